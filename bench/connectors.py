@@ -56,7 +56,7 @@ class BenchGitHub(FakeGitHub):
         self.repos[0].issues.clear()
         self.repos[0].discussions.clear()
         for _ in range(issues):
-            issue = self.new_issue(self.repos[0])
+            issue = self.add_issue(self.repos[0])
             issue.text = " ".join(rng.choices(_WORDS, k=120))
             issue.comments = issue.comments[:2]
             for comment in issue.comments:

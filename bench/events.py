@@ -272,7 +272,7 @@ async def measure_chaos(checks: RequirementChecks, folder: Path, documents: int,
             elapsed = time.perf_counter() - started
             events = await all_events(field)
             places = [int(event["id"]) for event in events]
-            received = field.received()
+            received = field.received_events()
             kills_by_role = [
                 field.server.kills,
                 field.receiver.kills,
@@ -285,8 +285,8 @@ async def measure_chaos(checks: RequirementChecks, folder: Path, documents: int,
             )
             checks.check("positions have no gaps", places == list(range(1, len(places) + 1)))
             for name, seen in (
-                ("poller", field.polled),
-                ("stream", field.streamed),
+                ("poller", field.polled_events),
+                ("stream", field.streamed_events),
                 ("webhook", received),
             ):
                 checks.check(f"the {name} saw every event, in order", first_seen(seen) == places)

@@ -205,17 +205,17 @@ async def measure_kills(corpus: Path, limit: int = 500, kill_count: int = 50, se
             started = time.perf_counter()
             calm = await trials[0].run([])
             print(
-                f"kills: undisturbed, {len(paths)} files, {calm.embedded:,} texts embedded"
+                f"kills: undisturbed, {len(paths)} files, {calm.texts_embedded:,} texts embedded"
                 f" in {time.perf_counter() - started:.0f} s",
                 flush=True,
             )
-            killed = await trials[1].run(kill_schedule(random.Random(), kill_count, calm.embedded, 0.5))
-        reembedded = killed.embedded - calm.embedded
-        differing = differing_items(calm.index, killed.index)
+            result = await trials[1].run(kill_schedule(random.Random(), kill_count, calm.texts_embedded, 0.5))
+        embedded_again = result.texts_embedded - calm.texts_embedded
+        differing = differing_items(calm.index, result.index)
         print(
-            f"kills: {killed.kills} kills, items {killed.statuses}, invariant violations {killed.violations};"
-            f" {len(differing)} of {len(calm.index)} items differ; {reembedded:,} texts embedded twice,"
-            f" {reembedded / max(1, killed.kills):.1f} for each kill"
+            f"kills: {result.kills} kills, items {result.statuses}, invariant violations {result.violations};"
+            f" {len(differing)} of {len(calm.index)} items differ; {embedded_again:,} texts embedded twice,"
+            f" {embedded_again / max(1, result.kills):.1f} for each kill"
         )
         shutil.rmtree(folder)
 

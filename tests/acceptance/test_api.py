@@ -17,10 +17,10 @@ pytestmark = pytest.mark.slow
 async def test_a_note_becomes_a_hit(http: httpx.AsyncClient) -> None:
     """S1-02, S1-03, S3-01, S4-63; S4-03."""
     base = await make_base(http)
-    added = await add_items(
+    result = await add_items(
         http, base, {"type": "note", "title": "Mill", "content": "# Stones\n\nThe millstone grinds slowly."}
     )
-    (item,) = added["created"]
+    (item,) = result["created"]
     assert (item["status"], item["phase"], item["progress"], item["version"]) == (
         "processing",
         "pending",
@@ -44,16 +44,16 @@ async def test_a_note_becomes_a_hit(http: httpx.AsyncClient) -> None:
 
 async def test_a_chinese_word_of_two_characters_is_found(http: httpx.AsyncClient) -> None:
     base = await make_base(http)
-    added = await add_items(
+    result = await add_items(
         http,
         base,
         {"type": "note", "content": "我们的知识库不会丢失任何文档。"},
         {"type": "note", "content": "今天天气很好。"},
     )
-    for item in added["created"]:
+    for item in result["created"]:
         await wait_until_ended(http, item["id"])
     (hit,) = await search(http, base, "文档", mode="text")
-    assert hit["itemId"] == added["created"][0]["id"]
+    assert hit["itemId"] == result["created"][0]["id"]
 
 
 async def test_files_on_disk_are_accepted_or_rejected_one_by_one(
@@ -65,9 +65,9 @@ async def test_files_on_disk_are_accepted_or_rejected_one_by_one(
     (tmp_path / "binary.bin").write_bytes(b"\0\1\2")
     base = await make_base(http)
     names = ["good.md", "gone.md", "empty.txt", "binary.bin"]
-    added = await add_items(http, base, *({"type": "file", "path": str(tmp_path / name)} for name in names))
-    assert [(entry["index"], entry["error"]["code"]) for entry in added["failed"]] == [(1, "source_gone")]
-    good, empty, binary = [await wait_until_ended(http, item["id"]) for item in added["created"]]
+    result = await add_items(http, base, *({"type": "file", "path": str(tmp_path / name)} for name in names))
+    assert [(entry["index"], entry["error"]["code"]) for entry in result["failed"]] == [(1, "source_gone")]
+    good, empty, binary = [await wait_until_ended(http, item["id"]) for item in result["created"]]
     assert (good["status"], good["source"]["path"]) == ("completed", str(tmp_path / "good.md"))
     assert (empty["status"], empty["warnings"], empty["chunkCount"]) == ("completed", ["empty"], 0)
     assert (binary["status"], binary["phase"], binary["error"]["code"]) == (
@@ -111,16 +111,20 @@ async def test_bad_requests_are_problem_documents_and_store_nothing(http: httpx.
     assert (await http.get(url)).json() == {"items": [], "nextCursor": None}
 
 
-async def test_one_bad_entry_does_not_cost_the_others(http: httpx.AsyncClient, tmp_path: Path) -> None:
-    """S4-56: of a batch each entry is filed or refused by itself, with its index, its path or URL as it was sent, a code
+async def test_one_bad_entry_does_not_reject_the_others(http: httpx.AsyncClient, tmp_path: Path) -> None:
+    """S4-56: each entry of a batch is accepted or rejected by itself, with its index, its path or URL as it was sent, a code
     and a message."""
     base = await make_base(http)
     good = [{"type": "url", "url": f"http://mill.invalid/{n}"} for n in range(99)]
-    added = await add_items(http, base, *good[:50], {"type": "url", "url": "htp://oops"}, *good[50:])
-    assert len(added["created"]) == 99
-    (failed,) = added["failed"]
-    assert (failed["index"], failed["path"], failed["error"]["code"]) == (50, "htp://oops", "invalid_url")
-    assert "http or https" in failed["error"]["message"]
+    result = await add_items(http, base, *good[:50], {"type": "url", "url": "htp://oops"}, *good[50:])
+    assert len(result["created"]) == 99
+    (failures,) = result["failed"]
+    assert (failures["index"], failures["path"], failures["error"]["code"]) == (
+        50,
+        "htp://oops",
+        "invalid_url",
+    )
+    assert "http or https" in failures["error"]["message"]
 
     folder = tmp_path / "docs"
     folder.mkdir()
@@ -135,13 +139,15 @@ async def test_one_bad_entry_does_not_cost_the_others(http: httpx.AsyncClient, t
         7,
     ]
     content = json.dumps({"items": entries}).encode()
-    answer = await http.post(
+    response = await http.post(
         f"/api/knowledge-bases/{base}/items", content=content, headers={"content-type": "application/json"}
     )
-    assert answer.status_code == 202, answer.text
-    assert [item["title"] for item in answer.json()["created"]] == ["fine"]
-    failed = [(entry["index"], entry["path"], entry["error"]["code"]) for entry in answer.json()["failed"]]
-    assert failed == [
+    assert response.status_code == 202, response.text
+    assert [item["title"] for item in response.json()["created"]] == ["fine"]
+    failures = [
+        (entry["index"], entry["path"], entry["error"]["code"]) for entry in response.json()["failed"]
+    ]
+    assert failures == [
         (1, "Blank", "invalid_request"),
         (2, f"{folder}/../docs/gone.md", "source_gone"),
         (3, "relative.md", "invalid_request"),
@@ -150,10 +156,10 @@ async def test_one_bad_entry_does_not_cost_the_others(http: httpx.AsyncClient, t
         (6, "http://mill.invalid/?", "invalid_request"),
         (7, "", "invalid_request"),
     ]
-    assert "content must not be empty." in [entry["error"]["message"] for entry in answer.json()["failed"]]
+    assert "content must not be empty." in [entry["error"]["message"] for entry in response.json()["failed"]]
 
 
-async def test_what_does_not_exist_is_not_found(http: httpx.AsyncClient) -> None:
+async def test_unknown_ids_are_not_found(http: httpx.AsyncClient) -> None:
     note = {"items": [{"type": "note", "content": "fine"}]}
     for unknown in (str(uuid4()), "not-an-id"):
         assert_problem(await http.get(f"/api/knowledge-bases/{unknown}"), 404, "base_not_found")
@@ -228,29 +234,34 @@ async def test_lists_are_paged(http: httpx.AsyncClient) -> None:
 
 async def test_adding_no_items_succeeds(http: httpx.AsyncClient) -> None:
     """S0-22."""
-    added = await add_items(http, await make_base(http))
-    assert {**added, "correlationId": ""} == {"created": [], "skipped": [], "failed": [], "correlationId": ""}
+    result = await add_items(http, await make_base(http))
+    assert {**result, "correlationId": ""} == {
+        "created": [],
+        "skipped": [],
+        "failed": [],
+        "correlationId": "",
+    }
 
 
 async def test_events_are_read_by_a_cursor_and_filtered(http: httpx.AsyncClient) -> None:
     """S3-14, S3-21: by type and base; an unknown type is rejected; at the end the cursor stays the same."""
-    base, other = await make_base(http), await make_base(http, "other")
-    added = await add_items(http, base, {"type": "note", "title": "Stones", "content": "rye"})
+    base, other_base = await make_base(http), await make_base(http, "other")
+    result = await add_items(http, base, {"type": "note", "title": "Stones", "content": "rye"})
 
-    async def ready() -> bool:
-        found = await http.get("/api/events", params={"types": "KnowledgeSpaceAllDocumentsIngested"})
-        return bool(found.json()["items"])
+    async def has_ready_event() -> bool:
+        response = await http.get("/api/events", params={"types": "KnowledgeSpaceAllDocumentsIngested"})
+        return bool(response.json()["items"])
 
-    await wait_until(ready)
+    await wait_until(has_ready_event)
     page = (await http.get("/api/events", params={"baseId": base, "limit": 2})).json()
     assert [event["type"] for event in page["items"]] == ["BaseCreated", "DocumentUploadCompleted"]
-    rest = (await http.get("/api/events", params={"baseId": base, "after": page["nextCursor"]})).json()
-    assert [event["type"] for event in rest["items"]][-1] == "KnowledgeSpaceAllDocumentsIngested"
-    assert rest["items"][0]["correlationId"] == added["correlationId"]
-    end = (await http.get("/api/events", params={"after": rest["nextCursor"]})).json()
-    assert end == {"items": [], "nextCursor": rest["nextCursor"], "titles": {}}
-    others = (await http.get("/api/events", params={"baseId": other})).json()["items"]
-    assert [event["data"]["name"] for event in others] == ["other"]
+    remaining = (await http.get("/api/events", params={"baseId": base, "after": page["nextCursor"]})).json()
+    assert [event["type"] for event in remaining["items"]][-1] == "KnowledgeSpaceAllDocumentsIngested"
+    assert remaining["items"][0]["correlationId"] == result["correlationId"]
+    end = (await http.get("/api/events", params={"after": remaining["nextCursor"]})).json()
+    assert end == {"items": [], "nextCursor": remaining["nextCursor"], "titles": {}}
+    other_events = (await http.get("/api/events", params={"baseId": other_base})).json()["items"]
+    assert [event["data"]["name"] for event in other_events] == ["other"]
     assert_problem(await http.get("/api/events", params={"types": "Nothing"}), 422, "event_unknown")
     assert_problem(await http.get("/api/events", params={"after": -1}), 422, "invalid_request")
 
@@ -270,10 +281,10 @@ async def test_a_base_shows_its_items_by_status_and_its_queue(http: httpx.AsyncC
 
 async def test_a_title_is_never_empty(http: httpx.AsyncClient) -> None:
     base = await make_base(http)
-    added = await add_items(
+    result = await add_items(
         http, base, {"type": "note", "content": "\u200b\nsecond line"}, {"type": "note", "content": "# Head"}
     )
-    assert [item["title"] for item in added["created"]] == ["Note", "Head"]
+    assert [item["title"] for item in result["created"]] == ["Note", "Head"]
 
 
 async def test_the_invariants_hold(http: httpx.AsyncClient) -> None:

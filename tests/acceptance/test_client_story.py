@@ -22,10 +22,10 @@ def test_a_program_adds_waits_searches_reads_rebuilds_and_deletes(
     env = environment(data_dir, cache_dir, database_url=database_url)
     with run_serve(env, log=tmp_path / "log") as server, SyncClient(server.url) as mill:
         base = mill.base_named("mill", create=True)["id"]
-        added = mill.add(base, [{"type": "directory", "path": str(folder)}])["created"]
-        sent = mill.upload(base, [tmp_path / "letter.txt"])["created"]
-        ended = mill.wait(base, [item["id"] for item in added + sent])
-        assert {item["status"] for item in ended.values()} == {"completed"}
+        folder_items = mill.add(base, [{"type": "directory", "path": str(folder)}])["created"]
+        uploaded_items = mill.upload(base, [tmp_path / "letter.txt"])["created"]
+        statuses = mill.wait(base, [item["id"] for item in folder_items + uploaded_items])
+        assert {item["status"] for item in statuses.values()} == {"completed"}
 
         hit = mill.run(lambda client: client.search("when are stones dressed", [base]))["hits"][0]
         assert hit["title"] == "stones.md"
@@ -39,17 +39,17 @@ def test_a_program_adds_waits_searches_reads_rebuilds_and_deletes(
             "mill",
             "stones.md",
         ]
-        rebuilt = mill.run(lambda client: client.reindex(base, [sent[0]["id"]]))
-        assert rebuilt["rootIds"] == [sent[0]["id"]]
-        found = mill.run(lambda client: client.search("wheel is broken", [base]))["hits"]
+        rebuilt = mill.run(lambda client: client.reindex(base, [uploaded_items[0]["id"]]))
+        assert rebuilt["rootIds"] == [uploaded_items[0]["id"]]
+        hits = mill.run(lambda client: client.search("wheel is broken", [base]))["hits"]
         assert (
-            found[0]["itemId"] == sent[0]["id"]
+            hits[0]["itemId"] == uploaded_items[0]["id"]
         )  # the old version is searchable until the new one is complete
 
-        mill.run(lambda client: client.delete(base, [added[0]["id"]]))
-        left = mill.run(lambda client: client.items(base, parentId="*"))
-        assert [item["title"] for item in left] == ["letter.txt"]
-        with pytest.raises(Refused) as refused:
+        mill.run(lambda client: client.delete(base, [folder_items[0]["id"]]))
+        remaining = mill.run(lambda client: client.items(base, parentId="*"))
+        assert [item["title"] for item in remaining] == ["letter.txt"]
+        with pytest.raises(Refused) as error:
             mill.run(lambda client: client.item(hit["itemId"]))
-        assert (refused.value.code, refused.value.status) == ("item_not_found", 404)
+        assert (error.value.code, error.value.status) == ("item_not_found", 404)
         assert mill.call("GET", "/health/invariants") == {"violations": []}

@@ -21,7 +21,7 @@ def env(data_dir: Path, cache_dir: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def shared_db_env(data_dir: Path, cache_dir: Path, database_url: str) -> dict[str, str]:
+def environment_on_shared_server(data_dir: Path, cache_dir: Path, database_url: str) -> dict[str, str]:
     """An environment on the shared test server, for tests that do not need the local PostgreSQL."""
     return environment(data_dir, cache_dir, database_url=database_url)
 
@@ -39,12 +39,12 @@ def test_a_note_is_added_and_found_without_a_server_and_nothing_is_left_running(
     env: dict[str, str], tmp_path: Path, data_dir: Path
 ) -> None:
     note = "The miller keeps the wheel turning through the night."
-    added = run_command(env, "add", "notes", "--note", note, "--wait")
-    assert added.returncode == 0, added.stderr
-    assert "1 of 1 searchable in notes." in added.stdout
-    found = run_command(env, "search", "notes", "who works while others sleep?", "--json")
-    assert found.returncode == 0, found.stderr
-    assert json.loads(found.stdout)["hits"][0]["text"] == note
+    add_result = run_command(env, "add", "notes", "--note", note, "--wait")
+    assert add_result.returncode == 0, add_result.stderr
+    assert "1 of 1 searchable in notes." in add_result.stdout
+    search_result = run_command(env, "search", "notes", "who works while others sleep?", "--json")
+    assert search_result.returncode == 0, search_result.stderr
+    assert json.loads(search_result.stdout)["hits"][0]["text"] == note
     assert "notes" in run_command(env, "status").stdout
     assert postgres_pids(data_dir) == []
 
@@ -52,11 +52,11 @@ def test_a_note_is_added_and_found_without_a_server_and_nothing_is_left_running(
 def test_commands_use_the_server_when_one_runs(env: dict[str, str], tmp_path: Path, data_dir: Path) -> None:
     (tmp_path / "wheat.md").write_text("# Wheat\n\nWheat is ground into flour between two stones.")
     with run_serve(env, log=tmp_path / "log") as server:
-        added = run_command(env, "add", "grain", str(tmp_path / "wheat.md"), "--wait")
-        assert added.returncode == 0, added.stderr
-        found = run_command(env, "search", "grain", "flour")
-        assert "wheat.md" in found.stdout
-        assert "Wheat is ground" in found.stdout
+        add_result = run_command(env, "add", "grain", str(tmp_path / "wheat.md"), "--wait")
+        assert add_result.returncode == 0, add_result.stderr
+        search_result = run_command(env, "search", "grain", "flour")
+        assert "wheat.md" in search_result.stdout
+        assert "Wheat is ground" in search_result.stdout
         doctor = run_command(env, "doctor")
         assert doctor.returncode == 0, doctor.stdout + doctor.stderr
         assert f"running at {server.url}" in doctor.stdout
@@ -78,7 +78,9 @@ def test_serve_stops_cleanly_and_leaves_no_postgres(
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
-def test_errors_are_one_line_and_an_exit_code(shared_db_env: dict[str, str], tmp_path: Path) -> None:
+def test_errors_are_one_line_and_an_exit_code(
+    environment_on_shared_server: dict[str, str], tmp_path: Path
+) -> None:
     for arguments, exit_code, message in [
         (["search", "nowhere", "x"], 1, "no knowledge base named 'nowhere'"),
         (["add", "notes"], 1, "Nothing to add"),
@@ -87,17 +89,19 @@ def test_errors_are_one_line_and_an_exit_code(shared_db_env: dict[str, str], tmp
         (["serve", "--data-dir", "/dev/null/x"], 2, "is not writable"),
         (["add", "notes", "ftp://example.com/a"], 1, "not an http or https address"),
     ]:
-        run = run_command(shared_db_env, *arguments)
+        run = run_command(environment_on_shared_server, *arguments)
         assert run.returncode == exit_code, (arguments, run.stdout, run.stderr)
         assert message in run.stdout + run.stderr
         assert "Traceback" not in run.stderr
-    misspelt = run_command({**shared_db_env, "GRISTMILL_PROT": "1"}, "status")
+    misspelt = run_command({**environment_on_shared_server, "GRISTMILL_PROT": "1"}, "status")
     assert (misspelt.returncode, "GRISTMILL_PORT" in misspelt.stderr) == (2, True)
 
 
-def test_a_file_that_cannot_be_read_fails_the_add(shared_db_env: dict[str, str], tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_fails_the_add(
+    environment_on_shared_server: dict[str, str], tmp_path: Path
+) -> None:
     (tmp_path / "picture.md").write_bytes(b"\0\0\0")
-    run = run_command(shared_db_env, "add", "notes", str(tmp_path / "picture.md"), "--wait")
+    run = run_command(environment_on_shared_server, "add", "notes", str(tmp_path / "picture.md"), "--wait")
     assert run.returncode == 1
     assert "unsupported_type" in run.stdout
 
@@ -107,8 +111,10 @@ def test_serve_reports_a_port_that_is_taken(
 ) -> None:
     with run_serve(env, log=tmp_path / "log") as server:
         port = server.url.rpartition(":")[2]
-        other = run_command(environment(data_dir.parent / "other", cache_dir), "serve", "--port", port)
-        assert (other.returncode, "is not available" in other.stderr) == (2, True)
+        second_server = run_command(
+            environment(data_dir.parent / "other", cache_dir), "serve", "--port", port
+        )
+        assert (second_server.returncode, "is not available" in second_server.stderr) == (2, True)
         server.stop()
 
 

@@ -64,21 +64,21 @@ async def test_a_change_takes_effect_when_the_folder_is_listed_again(
     """S4-10: queued jobs continue, and searchable items stay searchable until then."""
     base = await make_base(http)
     root = await add_folder(http, base, docs)
-    whole = ["a.md", "b.md", "c.md", "d.md", "run.log", "run.log"]
-    assert await file_titles(http, base) == whole
+    all_titles = ["a.md", "b.md", "c.md", "d.md", "run.log", "run.log"]
+    assert await file_titles(http, base) == all_titles
     url = f"/api/knowledge-bases/{base}"
-    changed = await http.patch(url, json={"settings": {"ignore": ["drafts/"]}})
-    others = {"assetReuse": "any", "emptyDocuments": "fail"}
-    assert changed.json()["settings"] == {"ignore": ["drafts/"], "includeHidden": False, **others}
-    changed = await http.patch(url, json={"settings": {"includeHidden": True}})
-    assert changed.json()["settings"] == {"ignore": ["drafts/"], "includeHidden": True, **others}
-    assert await file_titles(http, base) == whole
+    response = await http.patch(url, json={"settings": {"ignore": ["drafts/"]}})
+    other_settings = {"assetReuse": "any", "emptyDocuments": "fail"}
+    assert response.json()["settings"] == {"ignore": ["drafts/"], "includeHidden": False, **other_settings}
+    response = await http.patch(url, json={"settings": {"includeHidden": True}})
+    assert response.json()["settings"] == {"ignore": ["drafts/"], "includeHidden": True, **other_settings}
+    assert await file_titles(http, base) == all_titles
     assert (await http.post(f"/api/knowledge-items/{root['id']}/reprocess")).status_code == 202
 
-    async def follows() -> bool:
+    async def is_followed() -> bool:
         return await file_titles(http, base) == [".plan.md", "a.md", "c.md", "run.log", "run.log"]
 
-    await wait_until(follows)
+    await wait_until(is_followed)
     again = await http.post(
         f"{url}/items",
         json={
@@ -88,10 +88,10 @@ async def test_a_change_takes_effect_when_the_folder_is_listed_again(
     )
     assert again.json()["created"][0]["id"] == root["id"]
 
-    async def follows_again() -> bool:
+    async def is_followed_again() -> bool:
         return await file_titles(http, base) == [".plan.md", "a.md", "c.md"]
 
-    await wait_until(follows_again)
+    await wait_until(is_followed_again)
     await wait_until_ended(http, root["id"])
     await assert_healthy(http)
 
@@ -123,9 +123,9 @@ def test_the_add_command_takes_ignore_patterns(
     docs: Path, data_dir: Path, cache_dir: Path, database_url: str
 ) -> None:
     env = environment(data_dir, cache_dir, database_url=database_url)
-    done = run_command(env, "add", "notes", str(docs), "--ignore", "*.log", "--ignore", "drafts/", "--wait")
-    assert done.returncode == 0, done.stderr
-    assert "2 of 2 searchable in notes." in done.stdout
+    result = run_command(env, "add", "notes", str(docs), "--ignore", "*.log", "--ignore", "drafts/", "--wait")
+    assert result.returncode == 0, result.stderr
+    assert "2 of 2 searchable in notes." in result.stdout
     none = run_command(env, "add", "notes", "--note", "rye", "--ignore", "*.log")
     assert (none.returncode, "nothing_to_ignore" in none.stderr) == (1, True)
 
@@ -135,6 +135,6 @@ def test_the_add_command_reports_what_was_left_out(
 ) -> None:
     (docs / "loop").symlink_to(docs)
     env = environment(data_dir, cache_dir, database_url=database_url)
-    done = run_command(env, "add", "notes", str(docs), "--wait")
-    assert done.returncode == 0, done.stderr
-    assert "left out of docs: 1 linked_folder" in done.stdout
+    result = run_command(env, "add", "notes", str(docs), "--wait")
+    assert result.returncode == 0, result.stderr
+    assert "left out of docs: 1 linked_folder" in result.stdout

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 async def test_a_dead_job_is_visible_and_can_be_retried_once_the_cause_is_gone(
     http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    """S2-39: a job is retried, then dead; after that a person can retry it."""
+    """S2-39: a job is retried, then dead; after that a user can retry it."""
     path = tmp_path / "a.md"
     path.write_bytes(b"\0\0")
     base = await make_base(http)
@@ -30,16 +30,16 @@ async def test_a_dead_job_is_visible_and_can_be_retried_once_the_cause_is_gone(
     again = await http.post(f"/api/jobs/{job['id']}/retry")
     assert (again.status_code, again.json()["attempt"]) == (202, 0)
 
-    async def completed() -> bool:
+    async def is_completed() -> bool:
         return (await http.get(f"/api/knowledge-items/{item['id']}")).json()["status"] == "completed"
 
-    await wait_until(completed)
+    await wait_until(is_completed)
     assert len(await search(http, base, "barley")) == 1
 
-    async def done() -> bool:
+    async def is_job_done() -> bool:
         return (await http.get(f"/api/jobs/{job['id']}")).json()["state"] == "done"
 
-    await wait_until(done)
+    await wait_until(is_job_done)
     assert_problem(await http.post(f"/api/jobs/{job['id']}/retry"), 409, "job_not_dead")
     assert_problem(await http.post(f"/api/jobs/{job['id']}/cancel"), 409, "job_not_active")
 
@@ -54,7 +54,7 @@ async def dead_jobs(http: httpx.AsyncClient, base: str) -> list[dict[str, Any]]:
 
 
 async def test_a_dead_job_ends_when_its_cause_is_gone(http: httpx.AsyncClient, tmp_path: Path) -> None:
-    """S2-39: a newer failure takes its place, and newer work, a success or a deletion of the item ends it."""
+    """S2-39: a newer failure replaces it, and newer work, a success or a deletion of the item ends it."""
     path = tmp_path / "a.md"
     path.write_bytes(b"\0\0")
     base = await make_base(http)
@@ -64,23 +64,23 @@ async def test_a_dead_job_ends_when_its_cause_is_gone(http: httpx.AsyncClient, t
 
     await http.post(f"/api/knowledge-items/{item['id']}/reprocess")
 
-    async def another_is_dead() -> bool:
+    async def has_newer_dead_job() -> bool:
         return [job["id"] for job in await dead_jobs(http, base)] not in ([first["id"]], [])
 
-    await wait_until(another_is_dead)
+    await wait_until(has_newer_dead_job)
     (second,) = await dead_jobs(http, base)
     assert (await http.get(f"/api/jobs/{first['id']}")).json()["state"] == "dismissed"
 
     path.write_text("Barley.")
     await http.post(f"/api/knowledge-items/{item['id']}/reprocess")
 
-    async def completed() -> bool:
+    async def is_completed() -> bool:
         return (await http.get(f"/api/knowledge-items/{item['id']}")).json()["status"] == "completed"
 
-    await wait_until(completed)
+    await wait_until(is_completed)
     assert await dead_jobs(http, base) == []
-    ended = (await http.get(f"/api/jobs/{second['id']}")).json()
-    assert (ended["state"], [error["code"] for error in ended["errors"]]) == (
+    job = (await http.get(f"/api/jobs/{second['id']}")).json()
+    assert (job["state"], [error["code"] for error in job["errors"]]) == (
         "dismissed",
         ["unsupported_type"],
     )
@@ -103,15 +103,15 @@ async def test_a_dead_job_is_dismissed_by_itself(http: httpx.AsyncClient, tmp_pa
     paths = [tmp_path / "a.md", tmp_path / "b.md"]
     for path in paths:
         path.write_bytes(b"\0\0")
-    added = await add_items(http, base, *({"type": "file", "path": str(path)} for path in paths))
-    for item in added["created"]:
+    result = await add_items(http, base, *({"type": "file", "path": str(path)} for path in paths))
+    for item in result["created"]:
         await wait_until_ended(http, item["id"])
-    one, other = await dead_jobs(http, base)
-    answer = await http.post(f"/api/jobs/{one['id']}/dismiss")
+    dismissed_job, kept_job = await dead_jobs(http, base)
+    answer = await http.post(f"/api/jobs/{dismissed_job['id']}/dismiss")
     assert (answer.status_code, answer.json()["state"]) == (200, "dismissed")
-    assert (await http.delete(f"/api/jobs/{other['id']}")).status_code == 204
+    assert (await http.delete(f"/api/jobs/{kept_job['id']}")).status_code == 204
     assert await dead_jobs(http, base) == []
-    for job in (one, other):
+    for job in (dismissed_job, kept_job):
         assert_problem(await http.delete(f"/api/jobs/{job['id']}"), 409, "job_not_dead")
         assert_problem(await http.post(f"/api/jobs/{job['id']}/retry"), 409, "job_not_dead")
         item = (await http.get(f"/api/knowledge-items/{job['subject']}")).json()
@@ -129,28 +129,28 @@ async def test_a_cancelled_job_leaves_its_item_failed_not_stuck(
         await tx.execute("insert into lane (lane, paused) values (%s, true)", [base])
     (waiting,) = (await add_items(http, base, {"type": "note", "content": "one"}))["created"]
     (job,) = (await http.get("/api/jobs", params={"itemId": waiting["id"]})).json()["items"]
-    cancelled = (await http.post(f"/api/jobs/{job['id']}/cancel")).json()
-    assert (cancelled["state"], cancelled["band"], cancelled["maxAttempts"]) == (
+    cancelled_job = (await http.post(f"/api/jobs/{job['id']}/cancel")).json()
+    assert (cancelled_job["state"], cancelled_job["band"], cancelled_job["maxAttempts"]) == (
         "cancelled",
         "interactive",
         10,
     )
     assert (await wait_until_ended(http, waiting["id"]))["error"]["code"] == "cancelled"
 
-    other = await make_base(http, "other")
-    with faults.watch("index.embedded", hold=True) as held:
-        (running,) = (await add_items(http, other, {"type": "note", "content": "two"}))["created"]
-        await held.passed.wait()
+    other_base = await make_base(http, "other")
+    with faults.watch("index.embedded", hold=True) as fault:
+        (running,) = (await add_items(http, other_base, {"type": "note", "content": "two"}))["created"]
+        await fault.passed.wait()
         (job,) = (await http.get("/api/jobs", params={"itemId": running["id"]})).json()["items"]
         assert (await http.post(f"/api/jobs/{job['id']}/cancel")).json()["state"] == "running"
         assert (await wait_until_ended(http, running["id"]))["error"]["code"] == "cancelled"
 
-    async def stopped() -> bool:
+    async def is_stopped() -> bool:
         return (await http.get(f"/api/jobs/{job['id']}")).json()["state"] in ("cancelled", "done")
 
-    await wait_until(stopped)
+    await wait_until(is_stopped)
     assert (await http.get(f"/api/knowledge-items/{running['id']}")).json()["status"] == "failed"
-    assert await search(http, other, "two") == []
+    assert await search(http, other_base, "two") == []
     assert (await http.get("/api/health/invariants")).json() == {"violations": []}
 
 

@@ -36,10 +36,12 @@ def leaf_commands(name: str, command: Any) -> dict[str, Any]:
 
 
 def test_every_command_takes_json_or_has_a_reason_not_to() -> None:
-    found = leaf_commands("", cast(Any, typer.main.get_command(cli)))
-    assert len(found) >= 17
+    commands = leaf_commands("", cast(Any, typer.main.get_command(cli)))
+    assert len(commands) >= 17
     without = {
-        name for name, command in found.items() if not any("--json" in one.opts for one in command.params)
+        name
+        for name, command in commands.items()
+        if not any("--json" in parameter.opts for parameter in command.params)
     }
     assert without == set(WITHOUT)
 
@@ -51,9 +53,9 @@ class JsonCli:
         self._env = env
 
     def __call__(self, *words: str, code: int = 0) -> Any:
-        done = CliRunner().invoke(cli, [*words, "--json"], env=self._env)
-        assert done.exit_code == code, (words, done.output, done.exception)
-        return json.loads(done.stdout)
+        result = CliRunner().invoke(cli, [*words, "--json"], env=self._env)
+        assert result.exit_code == code, (words, result.output, result.exception)
+        return json.loads(result.stdout)
 
 
 @pytest.fixture
@@ -63,10 +65,10 @@ def run_json(data_dir: Path, cache_dir: Path, database_url: str, monkeypatch: py
 
 
 def test_json_output_is_one_document_and_nothing_else(run_json: JsonCli, tmp_path: Path) -> None:
-    added = run_json("add", "notes", "--note", "The wheel turns.", "--wait")
-    assert [item["status"] for item in added["ended"]] == ["completed"]
-    refused = run_json("add", "notes", str(tmp_path / "nothing-there"), code=1)
-    assert [entry["error"]["code"] for entry in refused["failed"]] == ["source_gone"]
+    result = run_json("add", "notes", "--note", "The wheel turns.", "--wait")
+    assert [item["status"] for item in result["ended"]] == ["completed"]
+    error_output = run_json("add", "notes", str(tmp_path / "nothing-there"), code=1)
+    assert [entry["error"]["code"] for entry in error_output["failed"]] == ["source_gone"]
     (base,) = run_json("status")
     assert (base["name"], base["itemCounts"], base["queue"]["queueSize"]) == ("notes", {"completed": 1}, 0)
     assert run_json("search", "notes", "wheel")["hits"][0]["text"] == "The wheel turns."
@@ -86,7 +88,7 @@ def test_shells_complete_commands() -> None:
     )
     assert "complete" in script.stdout, script.stderr
     completion = {"_GRISTMILL_COMPLETE": "complete_bash", "COMP_WORDS": "gristmill se", "COMP_CWORD": "1"}
-    done = subprocess.run(
+    process = subprocess.run(
         [gristmill], env={**os.environ, **completion}, capture_output=True, text=True, timeout=60
     )
-    assert done.stdout.split() == ["serve", "search"]
+    assert process.stdout.split() == ["serve", "search"]

@@ -59,39 +59,39 @@ async def test_deleting_a_folder_hides_it_at_once_and_leaves_nothing(
     base = await make_base(http)
     (root,) = (await add_items(http, base, {"type": "directory", "path": str(folder)}))["created"]
     await wait_until_ended(http, root["id"])
-    gone = await http.delete(f"/api/knowledge-items/{root['id']}")
-    assert gone.status_code == 202
-    assert gone.json()["rootIds"] == [root["id"]]
+    response = await http.delete(f"/api/knowledge-items/{root['id']}")
+    assert response.status_code == 202
+    assert response.json()["rootIds"] == [root["id"]]
     assert await item_titles(http, base, parentId="*") == []
     assert await search(http, base, "grain") == []
     assert_problem(await http.get(f"/api/knowledge-items/{root['id']}"), 404, "item_not_found")
-    receipt = (await wait_for_job(http, gone.json()["jobId"]))["result"]
+    receipt = (await wait_for_job(http, response.json()["jobId"]))["result"]
     assert receipt == {"items": 6, "chunks": 3, "contents": 3, "blobs": 0}
     assert await item_titles(http, base, parentId="*", includeDeleting=True) == []
     await assert_healthy(http)
 
 
 async def test_reindexing_a_folder_follows_its_source(http: httpx.AsyncClient, folder: Path) -> None:
-    """S0-38, S0-44, C5b: existing files stay searchable throughout, removed files go, new files come."""
+    """S0-38, S0-44, C5b: existing files stay searchable throughout, removed files disappear, and new files appear."""
     base = await make_base(http)
     (root,) = (await add_items(http, base, {"type": "directory", "path": str(folder)}))["created"]
     await wait_until_ended(http, root["id"])
     (folder / "deep/a.md").write_text("Gamma grain.")
     (folder / "deep/b.md").unlink()
     (folder / "new.md").write_text("Delta grain.")
-    asked = await http.post(f"/api/knowledge-bases/{base}/items/reindex", json={"itemIds": [root["id"]]})
-    assert asked.status_code == 202, asked.text
-    assert (await wait_for_job(http, asked.json()["jobId"]))["state"] == "done"
+    response = await http.post(f"/api/knowledge-bases/{base}/items/reindex", json={"itemIds": [root["id"]]})
+    assert response.status_code == 202, response.text
+    assert (await wait_for_job(http, response.json()["jobId"]))["state"] == "done"
     assert (await wait_until_ended(http, root["id"]))["status"] == "completed"
 
-    async def settled() -> bool:
+    async def is_settled() -> bool:
         return await item_titles(http, base, parentId="*", includeDeleting=True) == [
             "a.md", "broken.bin", "deep", "docs", "intro.md", "new.md",
         ]  # fmt: skip
 
-    await wait_until(settled)
-    found = {hit["text"] for hit in await search(http, base, "grain", mode="text")}
-    assert found == {"Gamma grain.", "Delta grain."}
+    await wait_until(is_settled)
+    texts = {hit["text"] for hit in await search(http, base, "grain", mode="text")}
+    assert texts == {"Gamma grain.", "Delta grain."}
     await assert_healthy(http)
 
 
@@ -126,11 +126,11 @@ async def test_a_duplicate_is_renamed_skipped_or_replaced(
     (old,) = (await add_items(http, base, {"type": "note", "title": "n", "content": "old barley"}))["created"]
     await wait_until_ended(http, old["id"])
     notes = [{"type": "note", "title": "n", "content": f"new barley {n}"} for n in (1, 2)]
-    answer = await http.post(
+    response = await http.post(
         f"/api/knowledge-bases/{base}/items", json={"items": notes, "onConflict": on_conflict}
     )
-    added = answer.json()
-    for item in added["created"]:
+    result = response.json()
+    for item in result["created"]:
         await wait_until_ended(http, item["id"])
     assert await item_titles(http, base) == expected
     texts = {hit["text"] for hit in await search(http, base, "barley", mode="text")}
@@ -139,10 +139,10 @@ async def test_a_duplicate_is_renamed_skipped_or_replaced(
             assert texts == {"old barley", "new barley 1", "new barley 2"}
         case "skip":
             assert texts == {"old barley"}
-            assert [entry["itemId"] for entry in added["skipped"]] == [old["id"], old["id"]]
+            assert [entry["itemId"] for entry in result["skipped"]] == [old["id"], old["id"]]
         case _:
             assert texts == {"new barley 2"}
-            assert [item["id"] for item in added["created"]] == [old["id"]]
+            assert [item["id"] for item in result["created"]] == [old["id"]]
     await assert_healthy(http)
 
 
@@ -153,18 +153,20 @@ async def test_identical_uploads_share_a_blob_that_is_removed_with_the_last_item
     base = await make_base(http)
     data = b"# Upload\n\nOats and more oats.\n"
     files = [("files", ("a.md", data, "text/markdown")), ("files", ("b.md", data, "text/markdown"))]
-    answer = await http.post(f"/api/knowledge-bases/{base}/files", files=files)
-    assert answer.status_code == 202, answer.text
-    one, two = answer.json()["created"]
-    for item in (one, two):
+    response = await http.post(f"/api/knowledge-bases/{base}/files", files=files)
+    assert response.status_code == 202, response.text
+    first, second = response.json()["created"]
+    for item in (first, second):
         assert (await wait_until_ended(http, item["id"]))["status"] == "completed"
-    original = await http.get(f"/api/knowledge-items/{one['id']}/original")
+    original = await http.get(f"/api/knowledge-items/{first['id']}/original")
     assert original.content == data
-    first = await wait_for_job(http, (await http.delete(f"/api/knowledge-items/{one['id']}")).json()["jobId"])
-    assert first["result"] == {"items": 1, "chunks": 1, "contents": 0, "blobs": 0}
+    deletion = await http.delete(f"/api/knowledge-items/{first['id']}")
+    job = await wait_for_job(http, deletion.json()["jobId"])
+    assert job["result"] == {"items": 1, "chunks": 1, "contents": 0, "blobs": 0}
     assert len(await search(http, base, "oats")) == 1
-    last = await wait_for_job(http, (await http.delete(f"/api/knowledge-items/{two['id']}")).json()["jobId"])
-    assert last["result"] == {"items": 1, "chunks": 1, "contents": 1, "blobs": 1}
+    deletion = await http.delete(f"/api/knowledge-items/{second['id']}")
+    job = await wait_for_job(http, deletion.json()["jobId"])
+    assert job["result"] == {"items": 1, "chunks": 1, "contents": 1, "blobs": 1}
     await assert_healthy(http)
 
 
@@ -175,24 +177,24 @@ async def test_uploads_that_no_item_uses_are_removed(http: httpx.AsyncClient, mi
         files = [("files", ("a.md", data, "text/markdown"))]
         return await http.post(f"/api/knowledge-bases/{base}/files", files=files, data=form)
 
-    async def stored() -> int:
+    async def count_blobs() -> int:
         async with mill.db.connection() as tx:
             row = await (await tx.execute("select count(*) from blob")).fetchone()
-        found = [blob async for blob in mill.sources.blobs.list()]
-        assert row == (len(found),)
-        return len(found)
+        blobs = [blob async for blob in mill.sources.blobs.list()]
+        assert row == (len(blobs),)
+        return len(blobs)
 
     base = await make_base(http)
     (item,) = (await upload(b"First oats.")).json()["created"]
     await wait_until_ended(http, item["id"])
     assert len((await upload(b"Second oats.", onConflict="skip")).json()["skipped"]) == 1
-    assert await stored() == 1
+    assert await count_blobs() == 1
     assert [
         again["id"] for again in (await upload(b"Third oats.", onConflict="replace")).json()["created"]
     ] == [item["id"]]
-    assert await stored() == 1
+    assert await count_blobs() == 1
     assert_problem(await upload(b"Fourth oats.", parentId=item["id"]), 422, "not_a_container")
-    assert await stored() == 1
+    assert await count_blobs() == 1
     await wait_until_ended(http, item["id"])
     assert [hit["text"] for hit in await search(http, base, "oats")] == ["Third oats."]
 
@@ -226,8 +228,8 @@ async def test_chunks_are_listed_for_completed_items_only(http: httpx.AsyncClien
     base = await make_base(http)
     (root,) = (await add_items(http, base, {"type": "directory", "path": str(folder)}))["created"]
     await wait_until_ended(http, root["id"])
-    listed = (await http.get(f"/api/knowledge-items/{root['id']}/chunks")).json()["items"]
-    assert sorted(chunk["text"] for chunk in listed) == [
+    chunks = (await http.get(f"/api/knowledge-items/{root['id']}/chunks")).json()["items"]
+    assert sorted(chunk["text"] for chunk in chunks) == [
         "Alpha grain.",
         "Beta grain.",
         "Introduction to milling.",
@@ -245,24 +247,24 @@ async def test_a_deleted_base_is_gone_at_once_and_its_name_is_free(
     await add_items(
         http, base, {"type": "directory", "path": str(folder)}, {"type": "note", "content": "rye"}
     )
-    gone = await http.delete(f"/api/knowledge-bases/{base}")
-    assert gone.status_code == 202
+    response = await http.delete(f"/api/knowledge-bases/{base}")
+    assert response.status_code == 202
     assert_problem(await http.get(f"/api/knowledge-bases/{base}"), 404, "base_not_found")
     await make_base(http, "grain")
-    assert (await wait_for_job(http, gone.json()["jobId"]))["state"] == "done"
+    assert (await wait_for_job(http, response.json()["jobId"]))["state"] == "done"
     await assert_healthy(http)
 
 
 async def test_chunks_longer_than_the_embedder_takes_are_refused(http: httpx.AsyncClient) -> None:
-    """When a base is created, and when its chunking is changed; the longest that the embedder takes is accepted."""
+    """When a base is created, and when its chunking is changed; the longest chunk that the embedder accepts is allowed."""
     url = "/api/knowledge-bases"
     embedders = (await http.get("/api/embedders")).json()["items"]
     longest = next(embedder["maxTokens"] for embedder in embedders if embedder["isDefault"])
     too_long, fitting = {"maxTokens": longest + 1}, {"maxTokens": longest}
-    refused = await http.post(url, json={"name": "long", "chunking": too_long})
-    assert_problem(refused, 422, "chunk_too_long")
-    assert f"{longest:,}" in refused.json()["detail"]
-    assert [error["field"] for error in refused.json()["errors"]] == ["chunking.maxTokens"]
+    response = await http.post(url, json={"name": "long", "chunking": too_long})
+    assert_problem(response, 422, "chunk_too_long")
+    assert f"{longest:,}" in response.json()["detail"]
+    assert [error["field"] for error in response.json()["errors"]] == ["chunking.maxTokens"]
     base = (await http.post(url, json={"name": "long", "chunking": fitting})).json()["id"]
     assert_problem(await http.patch(f"{url}/{base}", json={"chunking": too_long}), 422, "chunk_too_long")
     assert (await http.get(f"{url}/{base}")).json()["chunking"] == fitting
@@ -275,10 +277,10 @@ async def test_a_base_can_be_changed_while_its_jobs_continue(http: httpx.AsyncCl
     """S4-10."""
     base = await make_base(http, "old")
     await make_base(http, "taken")
-    changed = await http.patch(
+    response = await http.patch(
         f"/api/knowledge-bases/{base}", json={"name": "new", "chunking": {"maxTokens": 64}}
     )
-    assert (changed.json()["name"], changed.json()["chunking"]) == ("new", {"maxTokens": 64})
+    assert (response.json()["name"], response.json()["chunking"]) == ("new", {"maxTokens": 64})
     assert_problem(
         await http.patch(f"/api/knowledge-bases/{base}", json={"name": "taken"}), 409, "base_name_taken"
     )
@@ -287,16 +289,16 @@ async def test_a_base_can_be_changed_while_its_jobs_continue(http: httpx.AsyncCl
 
 async def test_uploads_can_have_an_access_list_and_metadata(http: httpx.AsyncClient) -> None:
     base = await make_base(http)
-    sent = {"acl": ["team:millers", "user_email:ada@example.com"], "metadata": '{"year": 1786}'}
+    form = {"acl": ["team:millers", "user_email:ada@example.com"], "metadata": '{"year": 1786}'}
     answer = await http.post(
-        f"/api/knowledge-bases/{base}/files", files=[("files", ("a.txt", b"stone"))], data=sent
+        f"/api/knowledge-bases/{base}/files", files=[("files", ("a.txt", b"stone"))], data=form
     )
     (item,) = answer.json()["created"]
-    assert (item["acl"], item["metadata"]) == (sent["acl"], {"year": 1786})
+    assert (item["acl"], item["metadata"]) == (form["acl"], {"year": 1786})
     for wrong in ({"metadata": "no json"}, {"acl": ["anybody"]}, {"metadata": "[1]"}):
-        refused = await http.post(
+        rejection = await http.post(
             f"/api/knowledge-bases/{base}/files", files=[("files", ("b.txt", b"stone"))], data=wrong
         )
-        assert refused.status_code == 422, wrong
-        assert refused.json()["code"]
+        assert rejection.status_code == 422, wrong
+        assert rejection.json()["code"]
     assert len((await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]) == 1

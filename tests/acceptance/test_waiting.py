@@ -1,4 +1,4 @@
-"""An item that waits says why, since when, which attempt that is, and when it is tried again."""
+"""An item that waits shows why, since when, at which attempt, and when the next attempt is due."""
 
 import socket
 from collections.abc import Generator
@@ -25,12 +25,12 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 def site() -> Generator[Site]:
-    with serve() as served:
-        yield served
+    with serve() as server:
+        yield server
 
 
 async def wait_for_note(http: httpx.AsyncClient, item_id: str) -> dict[str, Any]:
-    """What an item waits for, once its next attempt is due later."""
+    """Wait until an item's next attempt is delayed; what it waits for."""
 
     async def note() -> dict[str, Any] | None:
         waiting = (await http.get(f"/api/knowledge-items/{item_id}")).json()["waitingFor"]
@@ -42,12 +42,12 @@ async def wait_for_note(http: httpx.AsyncClient, item_id: str) -> dict[str, Any]
 async def wait_until_failed(http: httpx.AsyncClient, clock: DatabaseClock, item_id: str) -> dict[str, Any]:
     """Let time pass until an item has failed."""
 
-    async def failed() -> dict[str, Any] | None:
+    async def failed_item() -> dict[str, Any] | None:
         await clock.advance(timedelta(seconds=5))
         item = (await http.get(f"/api/knowledge-items/{item_id}")).json()
         return item if item["status"] == "failed" else None
 
-    return await wait_until(failed)
+    return await wait_until(failed_item)
 
 
 async def test_a_host_that_does_not_exist_is_named_and_given_up_early(
@@ -79,7 +79,7 @@ async def test_an_unreachable_server_and_one_that_fails_keep_all_attempts_and_sh
     with socket.create_server(("127.0.0.1", 0)) as listener:
         closed_port = listener.getsockname()[1]
     base = await make_base(http)
-    added = await add_items(
+    result = await add_items(
         http,
         base,
         {"type": "url", "url": f"{site.url}/broken"},
@@ -88,10 +88,10 @@ async def test_an_unreachable_server_and_one_that_fails_keep_all_attempts_and_sh
     )
     codes = ["source_unavailable", "source_unreachable", "source_unavailable"]
     limits = [10, 10, 5]
-    for item, code, limit in zip(added["created"], codes, limits, strict=True):
+    for item, code, limit in zip(result["created"], codes, limits, strict=True):
         waiting = await wait_for_note(http, item["id"])
         assert (waiting["code"], waiting["attempt"], waiting["maxAttempts"]) == (code, 1, limit)
-    first = added["created"][0]["id"]
+    first = result["created"][0]["id"]
     since = (await wait_for_note(http, first))["since"]
 
     async def second_attempt() -> dict[str, Any] | None:
@@ -102,12 +102,12 @@ async def test_an_unreachable_server_and_one_that_fails_keep_all_attempts_and_sh
     assert (await wait_until(second_attempt))["since"] == since
     site.pages["/broken"] = lambda _request: SiteResponse(200, b"Rye.", {"Content-Type": "text/plain"})
 
-    async def completed() -> dict[str, Any] | None:
+    async def completed_item() -> dict[str, Any] | None:
         await clock.advance(timedelta(seconds=5))
         item = (await http.get(f"/api/knowledge-items/{first}")).json()
         return item if item["status"] == "completed" else None
 
-    assert (await wait_until(completed))["waitingFor"] is None
+    assert (await wait_until(completed_item))["waitingFor"] is None
 
 
 async def test_an_item_of_a_paused_base_says_so(mill: app.Gristmill, http: httpx.AsyncClient) -> None:
@@ -118,8 +118,8 @@ async def test_an_item_of_a_paused_base_says_so(mill: app.Gristmill, http: httpx
     assert (waiting["code"], waiting["attempt"], waiting["nextAttemptAt"]) == ("paused", 0, None)
     await http.post(f"/api/knowledge-bases/{base}/queue/resume")
 
-    async def completed() -> dict[str, Any] | None:
+    async def completed_item() -> dict[str, Any] | None:
         item_now = (await http.get(f"/api/knowledge-items/{item['id']}")).json()
         return item_now if item_now["status"] == "completed" else None
 
-    assert (await wait_until(completed))["waitingFor"] is None
+    assert (await wait_until(completed_item))["waitingFor"] is None

@@ -18,9 +18,9 @@ def base_names(run: RunCommand) -> list[str]:
 
 def test_a_path_that_does_not_exist_creates_no_base(run: RunCommand, tmp_path: Path) -> None:
     missing = tmp_path / "no" / "such" / "[path].md"
-    added = run("add", "typo", str(missing))
-    assert added.code == 1
-    assert added.stdout == (
+    result = run("add", "typo", str(missing))
+    assert result.code == 1
+    assert result.stdout == (
         f"not added {missing}: It does not exist. (source_gone)\nThe base typo was not created.\n"
     )
     assert base_names(run) == []
@@ -37,9 +37,9 @@ def test_a_path_that_does_not_exist_creates_no_base(run: RunCommand, tmp_path: P
     }
 
 
-def test_an_address_that_cannot_be_one_creates_no_base(run: RunCommand) -> None:
-    added = run("add", "typo", "htp://oops")
-    assert (added.code, "'htp://oops' is not an http or https address. (invalid_url)" in added.stdout) == (
+def test_an_invalid_address_creates_no_base(run: RunCommand) -> None:
+    result = run("add", "typo", "htp://oops")
+    assert (result.code, "'htp://oops' is not an http or https address. (invalid_url)" in result.stdout) == (
         1,
         True,
     )
@@ -48,23 +48,23 @@ def test_an_address_that_cannot_be_one_creates_no_base(run: RunCommand) -> None:
 
 def test_a_base_is_created_for_the_paths_that_exist(run: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "wheat.md").write_text("Wheat is ground into flour.")
-    added = run("add", "grain", str(tmp_path / "wheat.md"), str(tmp_path / "rye.md"))
-    assert added.code == 1
-    assert "1 accepted in grain." in added.stdout
-    assert "rye.md" in added.stdout
+    result = run("add", "grain", str(tmp_path / "wheat.md"), str(tmp_path / "rye.md"))
+    assert result.code == 1
+    assert "1 accepted in grain." in result.stdout
+    assert "rye.md" in result.stdout
     assert base_names(run) == ["grain"]
 
 
 def test_bases_are_created_renamed_and_deleted(run: RunCommand) -> None:
     assert run("base", "list").stdout.startswith("No knowledge bases yet.")
     assert run("base", "create", "notes").stdout == "Created notes.\n"
-    taken = run("base", "create", "Notes")
-    assert taken.code == "base_name_taken"
+    duplicate = run("base", "create", "Notes")
+    assert duplicate.code == "base_name_taken"
     assert run("base", "rename", "notes", "diary").stdout == "Renamed notes to diary.\n"
-    unconfirmed = run("base", "delete", "diary")
-    assert unconfirmed.code == "confirmation_required"
-    deleted = json.loads(run("base", "delete", "diary", "--yes", "--json").stdout)
-    assert deleted["name"] == "diary"
+    result = run("base", "delete", "diary")
+    assert result.code == "confirmation_required"
+    output = json.loads(run("base", "delete", "diary", "--yes", "--json").stdout)
+    assert output["name"] == "diary"
     assert base_names(run) == []
     absent = run("base", "delete", "diary", "--yes")
     assert absent.code == "base_not_found"

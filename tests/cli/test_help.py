@@ -9,12 +9,12 @@ from typer.testing import CliRunner
 from gristmill.cli.commands import cli
 
 
-def command_words(words: tuple[str, ...], command: Any) -> list[tuple[str, ...]]:
+def command_words(words: tuple[str, ...], group: Any) -> list[tuple[str, ...]]:
     """A command and its subcommands, as the words that start them."""
-    subcommands: dict[str, Any] = getattr(command, "commands", {})
+    subcommands: dict[str, Any] = getattr(group, "commands", {})
     return [
         words,
-        *(one for name, part in subcommands.items() for one in command_words((*words, name), part)),
+        *(leaf for name, command in subcommands.items() for leaf in command_words((*words, name), command)),
     ]
 
 
@@ -23,11 +23,11 @@ COMMANDS = command_words((), cast(Any, typer.main.get_command(cli)))
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_help_shows_names_of_values_and_no_types(words: tuple[str, ...]) -> None:
-    shown = CliRunner().invoke(cli, [*words, "--help"], prog_name="gristmill")
-    assert shown.exit_code == 0
-    assert shown.stdout.startswith(f"Usage: {' '.join(('gristmill', *words))} [OPTIONS]")
+    result = CliRunner().invoke(cli, [*words, "--help"], prog_name="gristmill")
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"Usage: {' '.join(('gristmill', *words))} [OPTIONS]")
     for type_name in ("<", "[[", "bool", "list[", "INTEGER", "{", "╭"):
-        assert type_name not in shown.stdout
+        assert type_name not in result.stdout
 
 
 def test_help_names_arguments_defaults_and_ranges() -> None:

@@ -22,11 +22,11 @@ main()
 
 @pytest.mark.parametrize("module", ["typer", "gristmill.settings", "gristmill.app", "psycopg"])
 def test_an_interrupted_import_is_one_line_and_no_traceback(env: dict[str, str], module: str) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", INTERRUPT_AT_IMPORT.format(module=module), "status"],
         env=env,
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "gristmill: interrupted.\n")
+    assert (process.returncode, process.stdout, process.stderr) == (130, "", "gristmill: interrupted.\n")

@@ -17,8 +17,8 @@ def test_search_prints_the_whole_text_into_a_pipe_and_wraps_it_in_a_terminal(
     env: dict[str, str], run: RunCommand
 ) -> None:
     assert run("add", "a [b]", "--note", " ".join(WORDS), "--wait").code == 0
-    piped = run("search", "a [b]", "word0", COLUMNS="60")
-    assert f"   {' '.join(WORDS)}\n" in piped.stdout
+    piped_result = run("search", "a [b]", "word0", COLUMNS="60")
+    assert f"   {' '.join(WORDS)}\n" in piped_result.stdout
     terminal = run_in_terminal(env, "search", "a [b]", "word0", columns=60)
     assert terminal.code == 0
     assert max(len(line) for line in terminal.lines) <= 60
@@ -33,14 +33,14 @@ def test_tables_are_not_cut_in_a_pipe(run: RunCommand) -> None:
     name = "a long name of a base " * 5
     run("base", "create", name.strip())
     for command in (("status",), ("base", "list")):
-        shown = run(*command, COLUMNS="40")
-        assert name.strip() in shown.stdout
+        output = run(*command, COLUMNS="40")
+        assert name.strip() in output.stdout
 
 
 def test_keys_and_the_audit_log_have_the_names_of_the_api(run: RunCommand) -> None:
     assert run("keys", "list").stdout.startswith("No keys yet.")
     created = json.loads(run("keys", "create", "ann", "--email", "ann@example.com", "--json").stdout)
-    (listed,) = json.loads(run("keys", "list", "--json").stdout)
+    (key,) = json.loads(run("keys", "list", "--json").stdout)
     fields = {
         "id",
         "name",
@@ -52,9 +52,9 @@ def test_keys_and_the_audit_log_have_the_names_of_the_api(run: RunCommand) -> No
         "createdAt",
         "updatedAt",
     }
-    assert set(listed) == {*fields, "organisation"}
-    assert listed["principal"] == {"email": "ann@example.com", "teams": [], "groups": []}
-    assert {**listed, "key": created["key"]} == created
+    assert set(key) == {*fields, "organisation"}
+    assert key["principal"] == {"email": "ann@example.com", "teams": [], "groups": []}
+    assert {**key, "key": created["key"]} == created
     (entry,) = json.loads(run("audit", "--json").stdout)
     assert set(entry) == {
         "id", "at", "actor", "keyId", "role", "method", "path", "client", "status", "tookMs",
@@ -75,9 +75,9 @@ MESSAGE_AT_ONCE = (
 def test_a_terminal_shows_that_the_database_is_being_opened_and_a_pipe_does_not(
     env: dict[str, str], run: RunCommand
 ) -> None:
-    shown = run_in_terminal(env, "status", program=MESSAGE_AT_ONCE)
-    assert shown.lines[0] == "Connecting to the database …"
-    assert shown.lines[1].startswith("No knowledge bases yet.")
+    output = run_in_terminal(env, "status", program=MESSAGE_AT_ONCE)
+    assert output.lines[0] == "Connecting to the database …"
+    assert output.lines[1].startswith("No knowledge bases yet.")
     assert run("status").stdout.startswith("No knowledge bases yet.")
 
 
@@ -86,7 +86,7 @@ def test_status_says_why_an_item_waits(run: RunCommand, database_url: str) -> No
     assert run("add", "grain", "--note", "Rye.").code == 0
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("update lane set paused = true")
-    shown = run("status").stdout
-    assert "grain: Rye. waits: The queue of this base is paused. Resume it to go on." in shown
+    output = run("status").stdout
+    assert "grain: Rye. waits: The queue of this base is paused. Resume it to go on." in output
     (base,) = json.loads(run("status", "--json").stdout)
     assert [item["waitingFor"]["code"] for item in base["waiting"]] == ["paused"]

@@ -17,15 +17,15 @@ pytestmark = pytest.mark.slow
 class LossyTransport(httpx.AsyncBaseTransport):
     """A network that delivers every request and loses the first responses."""
 
-    def __init__(self, lost: int) -> None:
+    def __init__(self, losses: int) -> None:
         self._inner = httpx.AsyncHTTPTransport()
-        self.left, self.sent = lost, 0
+        self.remaining_losses, self.request_count = losses, 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         answer = await self._inner.handle_async_request(request)
-        self.sent += 1
-        if self.left:
-            self.left -= 1
+        self.request_count += 1
+        if self.remaining_losses:
+            self.remaining_losses -= 1
             await answer.aread()
             raise httpx.ReadError("the answer was lost")
         return answer
@@ -39,11 +39,11 @@ async def test_a_change_whose_response_was_lost_is_retried_and_executed_once(mil
         network = LossyTransport(2)
         async with Client(url, transport=network) as client:
             base = await client.create_base("one")
-            assert network.sent == 3
-            assert [listed["id"] for listed in await client.bases()] == [base["id"]]
-            with pytest.raises(Refused) as refused:
+            assert network.request_count == 3
+            assert [known_base["id"] for known_base in await client.bases()] == [base["id"]]
+            with pytest.raises(Refused) as error:
                 await client.create_base("one")
-    assert (refused.value.code, refused.value.status) == ("base_name_taken", 409)
+    assert (error.value.code, error.value.status) == ("base_name_taken", 409)
 
 
 async def test_upload_wait_search_and_delete(mill: app.Gristmill, tmp_path: Path) -> None:
@@ -53,12 +53,12 @@ async def test_upload_wait_search_and_delete(mill: app.Gristmill, tmp_path: Path
     progress_calls: list[tuple[int, int]] = []
     async with serve_api(mill) as url, Client(url) as client:
         base = await client.base_named("notes", create=True)
-        added = await client.upload(
+        result = await client.upload(
             base["id"], paths, progress=lambda sent, total: progress_calls.append((sent, total))
         )
-        ids = [item["id"] for item in added["created"]]
-        ended = await client.wait(base["id"], ids)
-        assert {item["status"] for item in ended.values()} == {"completed"}
+        ids = [item["id"] for item in result["created"]]
+        statuses = await client.wait(base["id"], ids)
+        assert {item["status"] for item in statuses.values()} == {"completed"}
         answer = await client.search("river", [base["id"]], mode="text")
         assert [hit["itemId"] for hit in answer["hits"]] == [ids[1]]
         assert await client.content(ids[1]) == "the river flows"
@@ -74,8 +74,8 @@ async def test_the_sync_client_needs_no_event_loop(mill: app.Gristmill) -> None:
     def use(url: str) -> Any:
         with SyncClient(url) as client:
             base = client.base_named("sync", create=True)
-            added = client.add(base["id"], [{"type": "note", "content": "a wheel"}])
-            client.wait(base["id"], [item["id"] for item in added["created"]])
+            result = client.add(base["id"], [{"type": "note", "content": "a wheel"}])
+            client.wait(base["id"], [item["id"] for item in result["created"]])
             return client.search("wheel", [base["id"]])["hits"]
 
     async with serve_api(mill) as url:
@@ -84,6 +84,6 @@ async def test_the_sync_client_needs_no_event_loop(mill: app.Gristmill) -> None:
 
 async def test_an_unreachable_server_is_reported_after_the_retries() -> None:
     async with Client("http://127.0.0.1:9", retries=1) as client:
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(Refused) as error:
             await client.bases()
-    assert refused.value.code == "no_answer"
+    assert error.value.code == "no_answer"

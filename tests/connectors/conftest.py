@@ -20,7 +20,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture(autouse=True)
 def short_indexing_poll(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run looks more often whether everything is indexed: each test has several runs that would wait for it."""
+    """Runs check more often whether everything is indexed, because each test waits for several runs."""
     monkeypatch.setattr(sync, "_INDEXING_POLL", timedelta(milliseconds=40))
 
 

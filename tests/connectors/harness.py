@@ -4,12 +4,15 @@ from dataclasses import dataclass
 from typing import Any, LiteralString
 
 from gristmill import app, jobs
-from gristmill.catalog import Base
+from gristmill.catalog import Base, access
 from gristmill.connectors import admin
-from gristmill.connectors.model import ConnectorRow, ConnectorRun, NewConnector
+from gristmill.connectors.model import ConnectorChanges, ConnectorRow, ConnectorRun, NewConnector
 from gristmill.integrity import invariants
+from gristmill.jobs import NewJob
 from gristmill.operations import bases
+from gristmill.search import Searcher, SearchRequest, Target
 from gristmill.vault import Vault
+from gristmill.work import SyncAccess
 from tests.connectors.fakes.confluence import FakeConfluence, FakeConfluenceDataCenter
 from tests.connectors.fakes.github import FakeGitHub
 from tests.connectors.fakes.gitlab import FakeGitLab
@@ -28,6 +31,11 @@ FAKES: dict[str, type[FakeTool]] = {
     "jira_data_center": FakeJiraDataCenter,
 }
 NEVER = "0 0 29 2 *"
+
+
+def vault_of(mill: app.Gristmill) -> Vault:
+    """The vault in which a Gristmill keeps the credentials of its connectors."""
+    return Vault(mill.settings.secret_key, mill.settings.data_dir)
 
 
 @dataclass
@@ -52,8 +60,17 @@ class ConnectorHarness:
             base_ids=[base.id],
             **options,
         )
-        vault = Vault(mill.settings.secret_key, mill.settings.data_dir)
-        return cls(mill, tool, base, await admin.create(mill.db, vault, mill.connectors, new))
+        return cls(mill, tool, base, await admin.create(mill.db, vault_of(mill), mill.connectors, new))
+
+    async def change(self, **changes: Any) -> None:
+        """Change the connector's settings."""
+        self.connector = await admin.change(
+            self.mill.db,
+            vault_of(self.mill),
+            self.mill.connectors,
+            self.connector.id,
+            ConnectorChanges(**changes),
+        )
 
     async def start(self, **options: Any) -> ConnectorRun:
         """Start a run."""
@@ -68,13 +85,13 @@ class ConnectorHarness:
     async def wait_until_ended(self, run: ConnectorRun) -> ConnectorRun:
         """Wait until a run has ended; the ended run."""
 
-        async def look() -> ConnectorRun | None:
+        async def ended_run() -> ConnectorRun | None:
             async with self.mill.db.connection() as tx:
-                now = await admin.find_run(tx, run.id)
-            assert now is not None
-            return now if now.completed_at is not None else None
+                current = await admin.find_run(tx, run.id)
+            assert current is not None
+            return current if current.completed_at is not None else None
 
-        return await wait_until(look)
+        return await wait_until(ended_run)
 
     async def reload_run(self, run: ConnectorRun) -> ConnectorRun:
         """A run as it is now."""
@@ -95,10 +112,10 @@ class ConnectorHarness:
 
     async def assert_matches_tool(self) -> None:
         """The base equals the tool, and no invariant is violated."""
-        found, truth = await self.indexed_documents(), self.tool.expected_documents()
-        assert set(found) == set(truth)
-        for key, expected in truth.items():
-            assert found[key] == expected, key
+        actual, expected = await self.indexed_documents(), self.tool.expected_documents()
+        assert set(actual) == set(expected)
+        for key, document in expected.items():
+            assert actual[key] == document, key
 
         async def healthy() -> bool:
             async with self.mill.db.connection() as tx:
@@ -115,6 +132,25 @@ class ConnectorHarness:
         """Make delayed jobs of the connector due now."""
         async with self.mill.db.transaction() as tx:
             await jobs.run_now(tx, [self.connector.id])
+
+    async def refresh_permissions(self) -> None:
+        """Read the permissions without a run, and wait until they are recorded."""
+        async with self.mill.db.transaction() as tx:
+            await jobs.enqueue(tx, NewJob(SyncAccess(self.connector.id), lane=self.connector.lane))
+
+        async def is_over() -> bool:
+            return await self.fetch("select 1 from job where kind = 'sync_access' and state <> 'dead'") == []
+
+        await wait_until(is_over)
+
+    async def visible_ids(self, email: str) -> set[str]:
+        """The source ids of the documents that a user's search returns."""
+        documents = self.tool.expected_documents().values()
+        words = " ".join(sorted(word for document in documents for word in document.words))
+        request = SearchRequest(words, limit=100, mode="text", viewer=access.member(email))
+        searcher = Searcher(self.mill.db, cache_bytes=2**20)
+        hits = await searcher.search([Target(self.base, None)], request)
+        return {hit.source["sourceId"] for hit in hits}
 
     async def log_text(self, run: ConnectorRun) -> str:
         """The log of a run."""

@@ -1,4 +1,4 @@
-"""Attachments: children of their record, fetched once, limited in size, gone with what they hung on."""
+"""Attachments: children of their record, fetched once, limited in size, and removed with their record."""
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,9 +25,8 @@ from gristmill.connectors.port import (
 from gristmill.errors import SourceGone, Transient
 from gristmill.identity import LOCAL_ORG, OrgId
 from gristmill.operations import bases
-from gristmill.vault import Vault
 from tests.connectors.fakes.tool import FakeTool
-from tests.connectors.harness import NEVER, ConnectorHarness
+from tests.connectors.harness import NEVER, ConnectorHarness, vault_of
 from tests.embedding.hashed import HashedEmbedder
 from tests.server.clients import new_organisation
 from tests.wait_until import wait_until
@@ -39,16 +38,18 @@ STREAM = Stream("box:1", "letter")
 
 @dataclass
 class Box:
-    """A tool with letters in it, and files that hang on them."""
+    """A tool with letters, which have files attached."""
 
     letters: dict[str, Document] = field(default_factory=dict[str, Document])
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    fetched: list[str] = field(default_factory=list[str])
+    downloads: list[str] = field(default_factory=list[str])
     down: bool = False
 
-    def put(self, key: str, text: str, *names: str) -> None:
-        hung = tuple(Attachment(f"file:{name}", name, len(self.files[name])) for name in names)
-        self.letters[key] = Document(DocumentRef(f"letter:{key}", STREAM), key, text, "all", attachments=hung)
+    def add_letter(self, key: str, text: str, *names: str) -> None:
+        attachments = tuple(Attachment(f"file:{name}", name, len(self.files[name])) for name in names)
+        self.letters[key] = Document(
+            DocumentRef(f"letter:{key}", STREAM), key, text, "all", attachments=attachments
+        )
 
 
 class BoxConnector(Connector):
@@ -81,38 +82,41 @@ class BoxConnector(Connector):
     async def download(self, attachment: Attachment) -> AsyncIterator[bytes]:
         if self.box.down:
             raise Transient("The box is shut.", code="connector_unavailable")
-        self.box.fetched.append(attachment.name)
+        self.box.downloads.append(attachment.name)
         yield self.box.files[attachment.name]
 
 
 @pytest.fixture
 def box(monkeypatch: pytest.MonkeyPatch) -> Box:
-    made = Box()
+    fake = Box()
 
-    def opened(config: ConnectorForm, credentials: ConnectorForm, surroundings: ConnectorLimits) -> Connector:
-        return BoxConnector(made)
+    def open_connector(
+        config: ConnectorForm, credentials: ConnectorForm, limits: ConnectorLimits
+    ) -> Connector:
+        return BoxConnector(fake)
 
-    monkeypatch.setitem(registry.KINDS, "box", ConnectorKind("box", ConnectorForm, ConnectorForm, opened))
-    return made
+    monkeypatch.setitem(
+        registry.KINDS, "box", ConnectorKind("box", ConnectorForm, ConnectorForm, open_connector)
+    )
+    return fake
 
 
 @pytest.fixture
 async def harness(mill: app.Gristmill, box: Box) -> ConnectorHarness:
     """A connector to the box."""
-    return await of_organisation(mill, LOCAL_ORG)
+    return await create_harness(mill, LOCAL_ORG)
 
 
-async def of_organisation(mill: app.Gristmill, org: OrgId) -> ConnectorHarness:
+async def create_harness(mill: app.Gristmill, org: OrgId) -> ConnectorHarness:
     base = await bases.create(mill.db, "b", HashedEmbedder(), {}, org=org)
     new = model.NewConnector("box", "box", {}, {}, NEVER, NEVER, base_ids=[base.id])
-    vault = Vault(mill.settings.secret_key, mill.settings.data_dir)
     return ConnectorHarness(
-        mill, FakeTool(), base, await admin.create(mill.db, vault, mill.connectors, new, org)
+        mill, FakeTool(), base, await admin.create(mill.db, vault_of(mill), mill.connectors, new, org)
     )
 
 
-async def hung(harness: ConnectorHarness) -> dict[str, tuple[str, str, list[str] | None]]:
-    """The files below records: their title, the record, their state."""
+async def attachments_by_name(harness: ConnectorHarness) -> dict[str, tuple[str, str, list[str] | None]]:
+    """The files below records, by title: the record's title, the status and the ACL."""
     rows = await harness.fetch(
         "select f.title, r.title, f.status, (select o.acl from item o where o.id = f.acl_from) from item f"
         " join item r on r.id = f.parent_id and r.type = 'record'"
@@ -121,26 +125,26 @@ async def hung(harness: ConnectorHarness) -> dict[str, tuple[str, str, list[str]
     return {row[0]: (row[1], row[2], row[3]) for row in rows}
 
 
-async def test_attachments_are_children_fetched_once_and_seen_by_the_same_eyes(
+async def test_attachments_are_children_fetched_once_and_visible_to_the_same_users(
     harness: ConnectorHarness, box: Box
 ) -> None:
     box.files = {"a.txt": b"first words", "b.txt": b"second words"}
-    box.put("one", "a letter", "a.txt", "b.txt")
+    box.add_letter("one", "a letter", "a.txt", "b.txt")
     run = await harness.sync()
     assert run.status == "success", await harness.log_text(run)
-    assert await hung(harness) == {
+    assert await attachments_by_name(harness) == {
         "a.txt": ("one", "completed", ["org:*"]),
         "b.txt": ("one", "completed", ["org:*"]),
     }
-    box.put("one", "a letter, changed", "b.txt")
+    box.add_letter("one", "a letter, changed", "b.txt")
     await harness.sync()
-    assert set(await hung(harness)) == {"b.txt"}
-    assert box.fetched == ["a.txt", "b.txt"]
+    assert set(await attachments_by_name(harness)) == {"b.txt"}
+    assert box.downloads == ["a.txt", "b.txt"]
 
-    async def one_blob() -> bool:
+    async def has_one_blob() -> bool:
         return len(await harness.fetch("select 1 from blob")) == 1
 
-    await wait_until(one_blob)
+    await wait_until(has_one_blob)
 
 
 async def test_equal_attachments_of_two_organisations_are_two_blobs(
@@ -148,31 +152,33 @@ async def test_equal_attachments_of_two_organisations_are_two_blobs(
 ) -> None:
     """One blob for both would reveal to each organisation, by its receipts, that the other has the same file."""
     box.files = {"a.txt": b"first words"}
-    box.put("one", "a letter", "a.txt")
+    box.add_letter("one", "a letter", "a.txt")
     await harness.sync()
-    other = await of_organisation(mill, await new_organisation(mill.db, "theirs"))
-    run = await other.sync()
-    assert run.status == "success", await other.log_text(run)
+    second_harness = await create_harness(mill, await new_organisation(mill.db, "theirs"))
+    run = await second_harness.sync()
+    assert run.status == "success", await second_harness.log_text(run)
     assert len(await harness.fetch("select 1 from blob")) == 2
     assert (
         len(await harness.fetch("select 1 from content group by hash")) == 4
-    )  # of each, a letter and a file
+    )  # a letter and a file of each organisation
 
 
-async def test_what_is_gone_there_goes_with_its_attachments(harness: ConnectorHarness, box: Box) -> None:
+async def test_a_record_deleted_in_the_tool_is_removed_with_its_attachments(
+    harness: ConnectorHarness, box: Box
+) -> None:
     box.files = {"a.txt": b"first words"}
-    box.put("one", "a letter", "a.txt")
-    box.put("two", "another")
+    box.add_letter("one", "a letter", "a.txt")
+    box.add_letter("two", "another")
     await harness.sync()
     del box.letters["one"]
     await harness.sync()
 
-    async def gone() -> bool:
+    async def is_removed() -> bool:
         return (
             await harness.fetch("select 1 from item where type = 'file' union all select 1 from blob") == []
         )
 
-    await wait_until(gone)
+    await wait_until(is_removed)
     assert set(await harness.indexed_documents()) == {"letter:two"}
 
 
@@ -180,7 +186,7 @@ async def test_an_attachment_that_is_too_large_is_skipped_and_logged(
     harness: ConnectorHarness, box: Box
 ) -> None:
     box.files = {"a.txt": b"x"}
-    box.put("one", "a letter", "a.txt")
+    box.add_letter("one", "a letter", "a.txt")
     letter = box.letters["one"]
     large = replace(letter.attachments[0], size=1 << 40)
     box.letters["one"] = replace(letter, attachments=(large,))
@@ -188,14 +194,14 @@ async def test_an_attachment_that_is_too_large_is_skipped_and_logged(
     assert (run.status, run.item_errors) == ("completed_with_errors", 1)
     assert "a.txt" in await harness.log_text(run)
     assert (await harness.sync()).status == "success"  # it is logged once, and not retried
-    assert box.fetched == []
+    assert box.downloads == []
 
 
-async def test_one_that_can_not_be_had_now_is_fetched_by_the_next_run(
+async def test_an_attachment_that_fails_to_download_is_fetched_by_the_next_run(
     harness: ConnectorHarness, box: Box
 ) -> None:
     box.files = {"a.txt": b"first words"}
-    box.put("one", "a letter", "a.txt")
+    box.add_letter("one", "a letter", "a.txt")
     box.down = True
     run = await harness.sync()
     assert run.status == "completed_with_errors"
@@ -203,4 +209,4 @@ async def test_one_that_can_not_be_had_now_is_fetched_by_the_next_run(
     box.down = False
     run = await harness.sync()
     assert run.status == "success", await harness.log_text(run)
-    assert set(await hung(harness)) == {"a.txt"}
+    assert set(await attachments_by_name(harness)) == {"a.txt"}

@@ -1,6 +1,5 @@
 """A run whose time budget is used up after every batch continues from its checkpoints, up to a limit."""
 
-from collections.abc import Generator
 from datetime import timedelta
 
 import pytest
@@ -9,7 +8,7 @@ from gristmill import faults
 from gristmill.connectors import sync as syncing
 from gristmill.settings import Settings
 from tests.connectors.fakes.github import FakeGitHub
-from tests.connectors.fakes.tool import serve_fake
+from tests.connectors.fakes.tool import fake_tool_fixture
 from tests.connectors.harness import ConnectorHarness
 from tests.wait_until import wait_until
 
@@ -19,14 +18,11 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
     """No time budget at all, or what the test sets."""
-    given = getattr(request, "param", {"sync_budget": timedelta(microseconds=1)})
-    return settings.model_copy(update={"allow_private_addresses": True, **given})
+    overrides = getattr(request, "param", {"sync_budget": timedelta(microseconds=1)})
+    return settings.model_copy(update={"allow_private_addresses": True, **overrides})
 
 
-@pytest.fixture
-def tool() -> Generator[FakeGitHub]:
-    with serve_fake(FakeGitHub()) as fake:
-        yield fake
+tool = fake_tool_fixture(FakeGitHub)
 
 
 async def test_a_run_out_of_time_continues_where_it_was(harness: ConnectorHarness) -> None:
@@ -57,16 +53,16 @@ async def test_a_run_waits_while_too_much_is_queued(harness: ConnectorHarness) -
     with faults.watch("index.opened", hold=True):
         run = await harness.start()
 
-        async def waits() -> bool:
+        async def is_waiting() -> bool:
             rows = await harness.fetch("select 1 from job where id = %s and state = 'delayed'", run.job_id)
             return rows != []
 
-        await wait_until(waits)
+        await wait_until(is_waiting)
         assert (await harness.reload_run(run)).documents_processed < len(harness.tool.expected_documents())
 
-    async def hurried() -> bool:
+    async def is_over() -> bool:
         await harness.run_delayed_jobs()
         return (await harness.reload_run(run)).completed_at is not None
 
-    await wait_until(hurried)
+    await wait_until(is_over)
     await harness.assert_matches_tool()

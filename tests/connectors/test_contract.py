@@ -1,16 +1,14 @@
-"""The contract of every connector: whatever happens in the tool and here, the base ends up equal to the tool."""
+"""The contract of every connector: whatever happens in the tool or in Gristmill, the base ends up equal to the tool."""
 
 import random
 from collections.abc import Callable
 
 import pytest
 
-from gristmill import faults, jobs
+from gristmill import faults
 from gristmill.connectors import admin
 from gristmill.connectors.listing.details import CONCURRENCY
 from gristmill.connectors.prune import MASS_DELETION_COUNT
-from gristmill.jobs import NewJob
-from gristmill.work import SyncAccess
 from tests.connectors.fakes.tool import FakeCall, FakeTool, failing, rate_limited
 from tests.connectors.harness import ConnectorHarness
 from tests.wait_until import reached, wait_until
@@ -32,10 +30,10 @@ def make_changes(tool: FakeTool, dice: random.Random, count: int) -> None:
         tool.advance_clock(dice.choice([0, 0, 1, 5]))
 
 
-async def test_the_first_run_brings_everything_and_the_next_reads_no_document(
+async def test_the_first_run_reads_everything_and_the_next_reads_no_document(
     harness: ConnectorHarness,
 ) -> None:
-    """With who may see it: S2-05..13, S2-11, S2-12, S2-17, S2-28, S2-34. Nothing changed, so nothing is read or filed again: S2-10."""
+    """With permissions: S2-05..13, S2-11, S2-12, S2-17, S2-28, S2-34. Nothing changed, so nothing is read or filed again: S2-10."""
     run = await harness.sync()
     assert (run.status, run.item_errors, run.error_code) == ("success", 0, None)
     assert run.documents_processed == run.documents_ingested == len(harness.tool.expected_documents())
@@ -47,10 +45,10 @@ async def test_the_first_run_brings_everything_and_the_next_reads_no_document(
     await harness.assert_matches_tool()
 
 
-async def test_a_run_has_everything_that_changed_before_it_also_during_the_run_before(
+async def test_a_run_reads_everything_that_changed_before_or_during_the_last_run(
     harness: ConnectorHarness,
 ) -> None:
-    """S2-09, S2-27, C5b; FIELD 8. Things are edited, added and deleted before a run and between any two of its
+    """S2-09, S2-27, C5b; FIELD 8. Documents are edited, added and deleted before a run and between any two of its
     requests. The run after it, which nothing disturbs, makes the base equal to the tool."""
     dice = random.Random(11)
     await harness.sync()
@@ -134,18 +132,18 @@ async def test_rejected_credentials_end_the_run_with_a_clear_error(harness: Conn
 
 
 async def test_a_mass_deletion_is_held_until_it_is_allowed(harness: ConnectorHarness) -> None:
-    # Eight stay: the fakes delete no more than that.
+    # The fakes keep at least eight documents.
     while (missing := MASS_DELETION_COUNT + 9 - len(harness.tool.expected_documents())) > 0:
         for _ in range(missing):
             harness.tool.add()
     await harness.sync()
-    known = len(harness.tool.expected_documents())
-    while (excess := len(harness.tool.expected_documents()) - known + MASS_DELETION_COUNT) >= 0:
+    count = len(harness.tool.expected_documents())
+    while (excess := len(harness.tool.expected_documents()) - count + MASS_DELETION_COUNT) >= 0:
         for _ in range(excess + 1):
             harness.tool.delete(0)
     run = await harness.sync()
     assert (run.status, run.error_code) == ("completed_with_errors", "mass_deletion_held")
-    assert len(await harness.indexed_documents()) == known
+    assert len(await harness.indexed_documents()) == count
     run = await harness.sync(allow_deletions=True)
     assert run.status == "success"
     assert run.documents_pruned > 0
@@ -176,8 +174,8 @@ async def test_a_cancelled_run_stops_and_the_next_goes_on(harness: ConnectorHarn
     with faults.watch("sync.saved", hold=True) as saved:
         run = await harness.start()
         await reached(saved)
-        ended = await admin.cancel_sync(harness.mill.db, harness.connector.id)
-    assert ended.status == "cancelled"
+        cancelled_run = await admin.cancel_sync(harness.mill.db, harness.connector.id)
+    assert cancelled_run.status == "cancelled"
 
     async def has_ended() -> bool:
         return await harness.fetch("select 1 from job where subject = %s", harness.connector.id) == []
@@ -192,14 +190,8 @@ async def test_permissions_are_synchronised_by_a_job_of_their_own(harness: Conne
     """On their own schedule, without a run: no document is read, no vector is written."""
     await harness.sync()
     harness.tool.calls.clear()
-
-    async def has_ended() -> bool:
-        return await harness.fetch("select 1 from job where kind = 'sync_access'") == []
-
     for pick in range(2):
         harness.tool.change_permission(pick)
-        async with harness.mill.db.transaction() as tx:
-            await jobs.enqueue(tx, NewJob(SyncAccess(harness.connector.id), lane=harness.connector.lane))
-        await wait_until(has_ended)
+        await harness.refresh_permissions()
         await harness.assert_matches_tool()
     assert harness.tool.detail_calls() == []

@@ -1,27 +1,22 @@
-"""A worker that lost a run's job writes nothing more of it."""
-
-from collections.abc import Generator
+"""A worker that lost a run's job writes nothing more for that run."""
 
 import pytest
 
 from gristmill import app, faults
 from gristmill.connectors import prune
 from tests.connectors.fakes.github import FakeGitHub
-from tests.connectors.fakes.tool import serve_fake
+from tests.connectors.fakes.tool import fake_tool_fixture
 from tests.connectors.harness import ConnectorHarness
 from tests.wait_until import reached
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def tool() -> Generator[FakeGitHub]:
-    with serve_fake(FakeGitHub()) as fake:
-        yield fake
+tool = fake_tool_fixture(FakeGitHub)
 
 
 async def take_jobs_away(mill: app.Gristmill) -> None:
-    """Another worker has taken over every running job, and lives."""
+    """Let another live worker take over every running job."""
     async with mill.db.transaction() as tx:
         await tx.execute(
             "with other as (insert into worker (id, lease_until) values (gen_random_uuid(), 'infinity') returning id)"

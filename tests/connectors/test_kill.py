@@ -28,18 +28,18 @@ KILLS = [
 
 
 def _post(client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    answer = client.post(f"/api{path}", json=body)
-    assert answer.is_success, answer.text
-    return answer.json()
+    response = client.post(f"/api{path}", json=body)
+    assert response.is_success, response.text
+    return response.json()
 
 
 @pytest.mark.parametrize(("kind", "point"), KILLS)
-async def test_a_killed_run_is_taken_up_and_nothing_is_lost_or_read_twice(
+async def test_a_killed_run_is_resumed_and_nothing_is_lost_or_read_twice(
     database_url: str, tmp_path: Path, cache_dir: Path, kind: str, point: str
 ) -> None:
     """kill -9 on either side of a commit: the base equals the tool, and only the batch under way is read again; S2-13."""
     with serve_fake(FAKES[kind]()) as tool:
-        await _killed(
+        await _kill_and_restart(
             tool,
             point,
             tmp_path,
@@ -53,13 +53,13 @@ async def test_a_killed_run_is_taken_up_and_nothing_is_lost_or_read_twice(
         )
 
 
-async def _killed(tool: FakeTool, point: str, tmp_path: Path, env: dict[str, str]) -> None:
+async def _kill_and_restart(tool: FakeTool, point: str, tmp_path: Path, env: dict[str, str]) -> None:
     for _ in range(12):
         tool.add()
     log = tmp_path / "log"
     with run_serve({**env, "GRISTMILL_FAULTS": point}, log=log) as server, server.client() as client:
         base = _post(client, "/knowledge-bases", {"name": "b"})
-        made = _post(
+        connector = _post(
             client,
             "/connectors",
             {
@@ -72,34 +72,34 @@ async def _killed(tool: FakeTool, point: str, tmp_path: Path, env: dict[str, str
                 "aclSchedule": "0 0 29 2 *",
             },
         )
-        run = _post(client, f"/connectors/{made['id']}/sync", {})
+        run = _post(client, f"/connectors/{connector['id']}/sync", {})
         if point.startswith("prune"):
-            await wait_for(client, run["runId"])
+            await ended_run(client, run["runId"])
             tool.delete(3)
             tool.advance_clock()
-            run = _post(client, f"/connectors/{made['id']}/sync", {})
+            run = _post(client, f"/connectors/{connector['id']}/sync", {})
         await asyncio.to_thread(server.process.wait, 60)
     before = tool.detail_calls()
     with run_serve(env, log=log) as server, server.client() as client:
-        ended = await wait_for(client, run["runId"])
-        assert ended["status"] == "success", ended
+        completed = await ended_run(client, run["runId"])
+        assert completed["status"] == "success", completed
         after = tool.detail_calls()[len(before) :]
         assert len(set(before) & set(after)) <= tool.page_size * 3
         page = client.get(f"/api/knowledge-bases/{base['id']}/items?parentId=*&type=record&limit=500").json()
-        found = {item["source"]["sourceId"]: item for item in page["items"]}
-        assert set(found) == set(tool.expected_documents())
-        assert all(item["status"] == "completed" for item in found.values())
+        items = {item["source"]["sourceId"]: item for item in page["items"]}
+        assert set(items) == set(tool.expected_documents())
+        assert all(item["status"] == "completed" for item in items.values())
         assert client.get("/api/health/invariants").json() == {"violations": []}
         assert SECRET not in repr(page)
     assert SECRET not in log.read_text()
 
 
-async def wait_for(client: httpx.Client, run_id: str) -> dict[str, Any]:
+async def ended_run(client: httpx.Client, run_id: str) -> dict[str, Any]:
     """A run, once it has ended."""
 
-    async def look() -> dict[str, Any] | None:
-        answer = await asyncio.to_thread(client.get, f"/api/connector-runs/{run_id}")
-        run = answer.json()
+    async def run_if_ended() -> dict[str, Any] | None:
+        response = await asyncio.to_thread(client.get, f"/api/connector-runs/{run_id}")
+        run = response.json()
         return run if run["completedAt"] is not None else None
 
-    return await wait_until(look, limit=60, every=0.1)
+    return await wait_until(run_if_ended, limit=60, every=0.1)

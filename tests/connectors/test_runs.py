@@ -1,6 +1,5 @@
 """What a run records: its estimate, batches, checkpoint and status; and what a connector starts with."""
 
-from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,7 @@ from gristmill.connectors import sync as syncing
 from gristmill.settings import Settings
 from tests.api_calls import make_base
 from tests.connectors.fakes.github import FakeGitHub
-from tests.connectors.fakes.tool import SECRET, FakeTool, serve_fake
+from tests.connectors.fakes.tool import SECRET, FakeTool, fake_tool_fixture
 from tests.connectors.harness import ConnectorHarness
 from tests.wait_until import reached, wait_until
 
@@ -29,10 +28,7 @@ def settings(settings: Settings) -> Settings:
     )
 
 
-@pytest.fixture
-def tool() -> Generator[FakeGitHub]:
-    with serve_fake(FakeGitHub()) as fake:
-        yield fake
+tool = fake_tool_fixture(FakeGitHub)
 
 
 async def test_a_run_knows_from_its_start_about_how_many_documents_there_are(
@@ -42,10 +38,10 @@ async def test_a_run_knows_from_its_start_about_how_many_documents_there_are(
     with faults.watch("sync.before_commit", hold=True) as first_batch:
         run = await harness.start()
         await reached(first_batch)
-        begun = await harness.reload_run(run)
-        assert begun.documents_processed == 0
-        assert begun.total_items is not None
-        assert 1 <= begun.total_items <= len(harness.tool.expected_documents())
+        started_run = await harness.reload_run(run)
+        assert started_run.documents_processed == 0
+        assert started_run.total_items is not None
+        assert 1 <= started_run.total_items <= len(harness.tool.expected_documents())
     await harness.wait_until_ended(run)
 
 
@@ -67,11 +63,11 @@ async def test_a_run_stops_at_90_percent_of_its_time_and_is_partial_until_it_con
             return opened.count == 2
 
         await wait_until(is_opened_again)
-        paused = await harness.reload_run(run)
-        assert (paused.status, paused.continuations, saved.count) == ("partial", 1, 2)
-        assert paused.completed_at is None
-    ended = await harness.wait_until_ended(run)
-    assert (ended.status, ended.continuations) == ("success", 1)
+        partial_run = await harness.reload_run(run)
+        assert (partial_run.status, partial_run.continuations, saved.count) == ("partial", 1, 2)
+        assert partial_run.completed_at is None
+    ended_run = await harness.wait_until_ended(run)
+    assert (ended_run.status, ended_run.continuations) == ("success", 1)
     await harness.assert_matches_tool()
 
 
@@ -95,7 +91,7 @@ async def test_a_run_counts_its_batches_and_keeps_its_log_and_checkpoint(harness
     assert any(mark for _, _, mark in streams)
 
 
-async def test_a_run_goes_with_its_connector(harness: ConnectorHarness) -> None:
+async def test_runs_are_deleted_with_their_connector(harness: ConnectorHarness) -> None:
     """S2-34."""
     await harness.sync()
     await admin.delete(harness.mill.db, harness.connector.id, "detach")
@@ -189,17 +185,17 @@ async def test_schedule_run_and_indexing_are_separate_durable_jobs_of_one_table(
         assert 1 <= kinds["index_document"] <= len(harness.tool.expected_documents())
     await harness.wait_until_ended(run)
 
-    async def is_over() -> bool:
-        done = await harness.fetch(
+    async def is_done() -> bool:
+        outcomes = await harness.fetch(
             "select kind, count(*)::int from job_history where outcome = 'done' group by 1"
         )
         expected = len(harness.tool.expected_documents())
-        return dict(done).get("index_document") == expected and dict(done).get("sync_connector") == 1
+        return dict(outcomes).get("index_document") == expected and dict(outcomes).get("sync_connector") == 1
 
-    await wait_until(is_over)
+    await wait_until(is_done)
 
 
-async def test_a_new_connector_has_a_schedule_of_six_hours_and_sealed_credentials(
+async def test_a_new_connector_has_a_schedule_of_six_hours_and_encrypted_credentials(
     mill: app.Gristmill, http: httpx.AsyncClient, tool: FakeGitHub
 ) -> None:
     """S2-32."""

@@ -1,28 +1,20 @@
 """Runs: schedules, bases, permissions, deletions and secrets."""
 
 import asyncio
-from collections.abc import Generator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
-from gristmill import app, faults, jobs
-from gristmill.catalog import access
+from gristmill import faults
 from gristmill.connectors import admin, model
-from gristmill.connectors.model import ConnectorChanges
 from gristmill.errors import Conflict
 from gristmill.integrity.reconcile import Reconciler
-from gristmill.jobs import NewJob
 from gristmill.operations import bases
 from gristmill.operations.delete import delete
-from gristmill.search import Searcher, SearchRequest, Target
-from gristmill.vault import Vault
-from gristmill.work import SyncAccess
 from tests.connectors.fakes.github import FakeGitHub
-from tests.connectors.fakes.tool import SECRET, FakeTool, rate_limited, serve_fake
+from tests.connectors.fakes.tool import SECRET, FakeTool, fake_tool_fixture, rate_limited
 from tests.connectors.harness import ConnectorHarness
 from tests.embedding.hashed import HashedEmbedder
 from tests.gristmill_process import environment, run_command
@@ -31,32 +23,7 @@ from tests.wait_until import reached, wait_until
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def tool() -> Generator[FakeGitHub]:
-    with serve_fake(FakeGitHub()) as fake:
-        yield fake
-
-
-def vault(mill: app.Gristmill) -> Vault:
-    return Vault(mill.settings.secret_key, mill.settings.data_dir)
-
-
-async def change(harness: ConnectorHarness, **given: Any) -> None:
-    mill = harness.mill
-    harness.connector = await admin.change(
-        mill.db, vault(mill), mill.connectors, harness.connector.id, ConnectorChanges(**given)
-    )
-
-
-async def refresh(harness: ConnectorHarness) -> None:
-    """Resolve permissions, and wait for it."""
-    async with harness.mill.db.transaction() as tx:
-        await jobs.enqueue(tx, NewJob(SyncAccess(harness.connector.id), lane=harness.connector.lane))
-
-    async def over() -> bool:
-        return await harness.fetch("select 1 from job where kind = 'sync_access' and state <> 'dead'") == []
-
-    await wait_until(over)
+tool = fake_tool_fixture(FakeGitHub)
 
 
 # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -69,22 +36,22 @@ async def test_a_second_sync_is_refused_while_one_is_open(harness: ConnectorHarn
         rows = await harness.fetch("select last_sync_status from connector")
         assert rows == [("running",)]
         await reached(opened)
-        with pytest.raises(Conflict) as refused:
+        with pytest.raises(Conflict) as rejection:
             await harness.start()
-        assert refused.value.code == "sync_running"
+        assert rejection.value.code == "sync_running"
     assert (await harness.wait_until_ended(run)).status == "success"
 
 
-async def test_two_who_ask_at_once_get_one_run(harness: ConnectorHarness) -> None:
-    asked = await asyncio.gather(*(harness.start() for _ in range(5)), return_exceptions=True)
-    (run,) = [one for one in asked if not isinstance(one, BaseException)]
-    assert all(isinstance(one, Conflict) for one in asked if isinstance(one, BaseException))
+async def test_concurrent_requests_start_one_run(harness: ConnectorHarness) -> None:
+    results = await asyncio.gather(*(harness.start() for _ in range(5)), return_exceptions=True)
+    (run,) = [result for result in results if not isinstance(result, BaseException)]
+    assert all(isinstance(result, Conflict) for result in results if isinstance(result, BaseException))
     await harness.wait_until_ended(run)
 
 
 async def test_a_schedule_runs_a_connector_once(harness: ConnectorHarness) -> None:
     """S2-03, S2-06."""
-    await change(harness, schedule="* * * * *")
+    await harness.change(schedule="* * * * *")
     await harness.fetch(
         "update schedule set next_at = clock_now() where kind = 'sync_connector' returning name"
     )
@@ -99,9 +66,9 @@ async def test_a_schedule_runs_a_connector_once(harness: ConnectorHarness) -> No
 
 
 async def test_a_paused_connector_has_no_schedule_and_a_resumed_one_has(harness: ConnectorHarness) -> None:
-    await change(harness, enabled=False)
+    await harness.change(enabled=False)
     assert await harness.fetch("select 1 from schedule where name like 'connector:%%'") == []
-    await change(harness, enabled=True)
+    await harness.change(enabled=True)
     assert len(await harness.fetch("select 1 from schedule where name like 'connector:%%'")) == 2
 
 
@@ -116,20 +83,20 @@ async def test_force_reads_everything_again_and_embeds_nothing(harness: Connecto
 
 async def test_a_run_that_lost_its_job_is_ended_by_the_reconciler(harness: ConnectorHarness) -> None:
     """S2-04, S2-40, C15."""
-    await change(harness, enabled=False)
+    await harness.change(enabled=False)
     with faults.watch("sync.opened", hold=True) as opened:
         run = await harness.start()
         await reached(opened)
         await harness.fetch("delete from job where id = %s returning id", run.job_id)
-        found = await Reconciler(harness.mill.db, harness.mill.sources.blobs, timedelta(days=30)).run_pass()
-    assert found["connectors"] == 1
-    ended = await harness.reload_run(run)
-    assert (ended.status, ended.error_code) == ("failed", "interrupted")
+        repairs = await Reconciler(harness.mill.db, harness.mill.sources.blobs, timedelta(days=30)).run_pass()
+    assert repairs["connectors"] == 1
+    failed_run = await harness.reload_run(run)
+    assert (failed_run.status, failed_run.error_code) == ("failed", "interrupted")
     assert await harness.fetch("select last_sync_status from connector") == [("failed",)]
 
 
 async def test_a_document_that_can_not_be_indexed_counts(harness: ConnectorHarness, tool: FakeGitHub) -> None:
-    """S2-17, C17: the end is read from the items; S2-16."""
+    """S2-16, S2-17, C17: the run's outcome is read from the items."""
     tool.repos[1].files["docs/bad.md"] = "   \n"
     run = await harness.sync()
     assert (run.status, run.item_errors) == ("completed_with_errors", 1)
@@ -140,34 +107,34 @@ async def test_a_document_that_can_not_be_indexed_counts(harness: ConnectorHarne
 
 async def test_two_bases_are_fed_and_each_document_is_read_once(harness: ConnectorHarness) -> None:
     """S2-33."""
-    other = await bases.create(harness.mill.db, "other", HashedEmbedder(), {})
-    await change(harness, base_ids=[harness.base.id, other.id])
+    second_base = await bases.create(harness.mill.db, "other", HashedEmbedder(), {})
+    await harness.change(base_ids=[harness.base.id, second_base.id])
     await harness.sync()
     details = harness.tool.detail_calls()
     assert len(set(details)) == len(details)
     await harness.assert_matches_tool()
-    both = ConnectorHarness(harness.mill, harness.tool, other, harness.connector)
-    await both.assert_matches_tool()
+    second_harness = ConnectorHarness(harness.mill, harness.tool, second_base, harness.connector)
+    await second_harness.assert_matches_tool()
 
 
 async def test_a_base_that_is_added_later_gets_everything(harness: ConnectorHarness) -> None:
     await harness.sync()
-    other = await bases.create(harness.mill.db, "other", HashedEmbedder(), {})
-    await change(harness, base_ids=[harness.base.id, other.id])
+    second_base = await bases.create(harness.mill.db, "other", HashedEmbedder(), {})
+    await harness.change(base_ids=[harness.base.id, second_base.id])
     run = await harness.sync()
     assert run.documents_ingested == 0
-    await ConnectorHarness(harness.mill, harness.tool, other, harness.connector).assert_matches_tool()
+    await ConnectorHarness(harness.mill, harness.tool, second_base, harness.connector).assert_matches_tool()
 
 
-async def test_a_base_that_is_taken_away_is_emptied(harness: ConnectorHarness) -> None:
+async def test_a_base_removed_from_a_connector_is_emptied(harness: ConnectorHarness) -> None:
     await harness.sync()
-    other = await bases.create(harness.mill.db, "other", HashedEmbedder(), {})
-    await change(harness, base_ids=[other.id])
+    second_base = await bases.create(harness.mill.db, "other", HashedEmbedder(), {})
+    await harness.change(base_ids=[second_base.id])
 
-    async def empty() -> bool:
+    async def is_empty() -> bool:
         return await harness.fetch("select 1 from item where base_id = %s", harness.base.id) == []
 
-    await wait_until(empty)
+    await wait_until(is_empty)
 
 
 @pytest.mark.parametrize("on_delete", ["purge", "detach"])
@@ -182,10 +149,10 @@ async def test_a_deleted_connector_takes_its_documents_along_or_leaves_them(
     else:
         assert await harness.indexed_documents() == {}
 
-        async def empty() -> bool:
+        async def is_empty() -> bool:
             return await harness.fetch("select 1 from item union all select 1 from content") == []
 
-        await wait_until(empty)
+        await wait_until(is_empty)
     for table in ("connector", "connector_document", "connector_run", "schedule where name like 'conn%%'"):
         rows = await harness.fetch(f"select 1 from {table}")
         assert rows == [], table
@@ -203,28 +170,18 @@ async def test_a_container_that_a_user_deleted_is_not_filled_again(harness: Conn
 # ── permissions ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def seen_by(harness: ConnectorHarness, email: str) -> set[str]:
-    """What a user finds."""
-    words = " ".join(
-        sorted(mark for truth in harness.tool.expected_documents().values() for mark in truth.words)
-    )
-    ask = SearchRequest(words, limit=100, mode="text", viewer=access.member(email))
-    hits = await Searcher(harness.mill.db, cache_bytes=2**20).search([Target(harness.base, None)], ask)
-    return {hit.source["sourceId"] for hit in hits}
-
-
-async def test_a_permission_that_is_taken_away_is_gone_from_the_next_search(
+async def test_a_revoked_permission_hides_documents_from_the_next_search(
     harness: ConnectorHarness, tool: FakeGitHub
 ) -> None:
     """S2-28, S2-29, C18; FIELD 14, 15."""
     await harness.sync()
     private = {f"issue:{issue.id}" for issue in tool.repos[0].issues}
     assert private
-    assert private <= await seen_by(harness, "ann@example.org")
-    assert not private & await seen_by(harness, "stranger@example.org")
-    del tool.repos[0].people["ann"]
-    await refresh(harness)
-    assert not private & await seen_by(harness, "ann@example.org")
+    assert private <= await harness.visible_ids("ann@example.org")
+    assert not private & await harness.visible_ids("stranger@example.org")
+    del tool.repos[0].collaborators["ann"]
+    await harness.refresh_permissions()
+    assert not private & await harness.visible_ids("ann@example.org")
 
 
 async def test_an_account_without_an_address_sees_what_it_may_once_it_is_mapped(
@@ -232,45 +189,51 @@ async def test_an_account_without_an_address_sees_what_it_may_once_it_is_mapped(
 ) -> None:
     await harness.sync()
     private = {f"issue:{issue.id}" for issue in tool.repos[0].issues}
-    assert not private & await seen_by(harness, "bob@example.org")
+    assert not private & await harness.visible_ids("bob@example.org")
     await admin.map_identity(harness.mill.db, harness.connector.id, "2", "Bob@example.org")
-    assert private <= await seen_by(harness, "bob@example.org")
+    assert private <= await harness.visible_ids("bob@example.org")
     await admin.map_identity(harness.mill.db, harness.connector.id, "2", None)
-    assert not private & await seen_by(harness, "bob@example.org")
+    assert not private & await harness.visible_ids("bob@example.org")
 
 
-async def test_what_can_not_be_resolved_is_hidden(harness: ConnectorHarness, tool: FakeGitHub) -> None:
+async def test_documents_with_unresolved_permissions_are_hidden(
+    harness: ConnectorHarness, tool: FakeGitHub
+) -> None:
     """S2-28, S2-29, C18: an incomplete list of people allows no one."""
     await harness.sync()
-    tool.repos[0].secret_people = True
-    await refresh(harness)
+    tool.repos[0].hides_collaborators = True
+    await harness.refresh_permissions()
     await harness.assert_matches_tool()
-    assert not await seen_by(harness, "ann@example.org") & {f"issue:{one.id}" for one in tool.repos[0].issues}
-    tool.repos[0].secret_people = False
-    await refresh(harness)
+    assert not await harness.visible_ids("ann@example.org") & {
+        f"issue:{issue.id}" for issue in tool.repos[0].issues
+    }
+    tool.repos[0].hides_collaborators = False
+    await harness.refresh_permissions()
     await harness.assert_matches_tool()
 
 
-async def test_refused_credentials_close_every_list(harness: ConnectorHarness, tool: FakeGitHub) -> None:
+async def test_rejected_credentials_hide_every_document(harness: ConnectorHarness, tool: FakeGitHub) -> None:
     await harness.sync()
     tool.add_rule(lambda _: True, lambda: tool.respond({"message": "no"}, 401), times=100)
-    await refresh(harness)
-    assert all(truth.acl == frozenset() for truth in (await harness.indexed_documents()).values())
+    await harness.refresh_permissions()
+    assert all(document.acl == frozenset() for document in (await harness.indexed_documents()).values())
     tool.rules.clear()
-    await refresh(harness)
+    await harness.refresh_permissions()
     await harness.assert_matches_tool()
 
 
-async def test_a_list_of_its_own_holds_for_all_of_a_connector(harness: ConnectorHarness) -> None:
-    """C18: the explicit way out."""
+async def test_an_acl_of_the_connector_replaces_the_permissions_of_the_tool(
+    harness: ConnectorHarness,
+) -> None:
+    """C18: an explicit list of readers takes precedence."""
     await harness.sync()
-    await change(harness, acl=["org:*"], acl_given=True)
+    await harness.change(acl=["org:*"], acl_given=True)
     everything = set(harness.tool.expected_documents())
-    assert await seen_by(harness, "stranger@example.org") == everything
+    assert await harness.visible_ids("stranger@example.org") == everything
     harness.tool.add()
     await harness.sync()
-    assert await seen_by(harness, "stranger@example.org") == set(harness.tool.expected_documents())
-    await change(harness, acl=None, acl_given=True)
+    assert await harness.visible_ids("stranger@example.org") == set(harness.tool.expected_documents())
+    await harness.change(acl=None, acl_given=True)
     await harness.assert_matches_tool()
 
 
@@ -280,7 +243,7 @@ async def test_a_list_of_its_own_holds_for_all_of_a_connector(harness: Connector
 async def test_no_secret_appears_anywhere(
     harness: ConnectorHarness, tool: FakeTool, http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In no answer, event, log, job, run or table, whatever the tool repeats; at rest it is sealed."""
+    """In no response, event, log, job, run or table, whatever the tool repeats; at rest it is encrypted."""
     caplog.set_level("DEBUG", "gristmill")
     caplog.set_level("INFO", "httpx")
     await harness.sync()
@@ -309,8 +272,8 @@ async def test_no_secret_appears_anywhere(
     ]
     runs = (await http.get(f"{url}/runs")).json()["items"]
     responses += [await http.get(f"/api/connector-runs/{run['id']}/logs") for run in runs]
-    for answer in responses:
-        assert SECRET not in answer.text, answer.url
+    for response in responses:
+        assert SECRET not in response.text, response.url
     assert SECRET not in caplog.text
     tables = await harness.fetch(
         "select c.relname from pg_class c where c.relkind = 'r' and c.relnamespace = 'public'::regnamespace"
@@ -318,8 +281,8 @@ async def test_no_secret_appears_anywhere(
     for (table,) in tables:
         rows = await harness.fetch(f'select count(*) from "{table}" t where t::text like %s', f"%{SECRET}%")  # type: ignore[arg-type]
         assert rows == [(0,)], table
-    ((sealed,),) = await harness.fetch("select credentials from connector")
-    assert SECRET.encode() not in bytes(sealed)
+    ((encrypted,),) = await harness.fetch("select credentials from connector")
+    assert SECRET.encode() not in bytes(encrypted)
 
 
 @pytest.mark.slow
@@ -327,23 +290,23 @@ async def test_the_commands_follow_a_tool(
     tool: FakeGitHub, database_url: str, tmp_path: Path, cache_dir: Path
 ) -> None:
     """add, sync --wait, list, show, pause, resume, delete; the secret comes from a file."""
-    given = {"database_url": database_url, "allow_private_addresses": "true"}
-    env = environment(tmp_path / "data", cache_dir, **given)
+    overrides = {"database_url": database_url, "allow_private_addresses": "true"}
+    env = environment(tmp_path / "data", cache_dir, **overrides)
     secret = tmp_path / "token"
     secret.write_text(SECRET)
     base_url = tool.config()["baseUrl"]
 
     def run(*arguments: str, code: int = 0) -> str:
-        done = run_command(env, *arguments)
-        assert done.returncode == code, done.stdout + done.stderr
-        assert SECRET not in done.stdout + done.stderr
-        return done.stdout
+        result = run_command(env, *arguments)
+        assert result.returncode == code, result.stdout + result.stderr
+        assert SECRET not in result.stdout + result.stderr
+        return result.stdout
 
-    added = run(
+    output = run(
         "connector", "add", "github", "work", "--base", "team", "--set", f"baseUrl={base_url}", "--set",
         "organizations=acme", "--secret", f"token=@{secret}", "--acl", "org:*",
     )  # fmt: skip
-    assert "robot" in added
+    assert "robot" in output
     assert f"Would add {len(tool.expected_documents())}" in run("sync", "work", "--dry-run", "--wait")
     assert f"success: {len(tool.expected_documents())} read" in run("sync", "work", "--wait")
     assert "work" in run("connector", "list")

@@ -17,8 +17,8 @@ DATE = "Sun, 01 Mar 2026 12:00:00 GMT"
 
 @pytest.fixture
 def site() -> Generator[Site]:
-    with serve() as served:
-        yield served
+    with serve() as server:
+        yield server
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ async def http(site: Site) -> AsyncGenerator[Transport]:
 def test_limits_are_known_in_every_form(
     status: int, headers: dict[str, str], body: bytes, seconds: int | None
 ) -> None:
-    found = rate_limit_wait(httpx.Response(status, headers=headers), body)
-    assert found == (None if seconds is None else timedelta(seconds=seconds))
+    wait = rate_limit_wait(httpx.Response(status, headers=headers), body)
+    assert wait == (None if seconds is None else timedelta(seconds=seconds))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ async def test_errors_are_translated_without_secrets(
 
 
 @pytest.mark.parametrize("status", [500, 503, None], ids=["500", "503", "no connection"])
-async def test_the_tries_are_one_two_and_four_seconds_apart(
+async def test_attempts_are_one_two_and_four_seconds_apart(
     site: Site, status: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S2-37: or up to half of that less, so that clients don't return together."""
@@ -102,7 +102,7 @@ async def test_the_tries_are_one_two_and_four_seconds_apart(
     ] * 3
 
 
-async def test_an_answer_after_an_error_is_taken(http: Transport, site: Site) -> None:
+async def test_a_response_after_an_error_is_accepted(http: Transport, site: Site) -> None:
     answers = iter(
         [SiteResponse(502), SiteResponse(429, headers={"Retry-After": "0"}), SiteResponse(200, b'{"a": 1}')]
     )
@@ -110,7 +110,7 @@ async def test_an_answer_after_an_error_is_taken(http: Transport, site: Site) ->
     assert (await http.get("/x")).data == {"a": 1}
 
 
-async def test_a_long_limit_is_not_waited_for(http: Transport, site: Site) -> None:
+async def test_the_transport_does_not_wait_for_a_long_limit(http: Transport, site: Site) -> None:
     site.fallback = lambda _: SiteResponse(429, headers={"Retry-After": "3600"})
     with pytest.raises(RateLimited) as raised:
         await http.get("/x")
@@ -119,16 +119,20 @@ async def test_a_long_limit_is_not_waited_for(http: Transport, site: Site) -> No
 
 
 async def test_credentials_stay_with_the_tool(http: Transport, site: Site) -> None:
-    """A link or a redirect that leads elsewhere is followed without them."""
+    """A link or redirect to another host is followed without them."""
     site.add_page("/there", "[]")
-    site.fallback = lambda asked: (
+    site.fallback = lambda request: (
         SiteResponse(302, headers={"Location": f"{site.elsewhere}/there"})
-        if asked.path == "/x"
+        if request.path == "/x"
         else SiteResponse(200, b"[]")
     )
     await http.get("/x")
     await http.get(f"{site.elsewhere}/there")
-    assert [asked.headers.get("Authorization") for asked in site.requests] == ["Bearer s3cret", None, None]
+    assert [request.headers.get("Authorization") for request in site.requests] == [
+        "Bearer s3cret",
+        None,
+        None,
+    ]
 
 
 async def test_a_private_address_is_refused_unless_allowed(site: Site) -> None:
@@ -138,7 +142,7 @@ async def test_a_private_address_is_refused_unless_allowed(site: Site) -> None:
     await transport.close()
 
 
-async def test_what_is_no_json_is_unreadable(http: Transport, site: Site) -> None:
+async def test_a_response_that_is_not_json_is_unreadable(http: Transport, site: Site) -> None:
     site.add_page("/x", "<html>")
     with pytest.raises(Unreadable):
         await http.get("/x")
@@ -156,7 +160,7 @@ async def test_a_token_that_no_header_can_carry_is_refused_before_it_is_sent(
     http: Transport, site: Site, token: str
 ) -> None:
     http.set_header("Authorization", f"Bearer {token}")
-    with pytest.raises(CredentialsRejected, match="Enter them again") as refused:
+    with pytest.raises(CredentialsRejected, match="Enter them again") as rejection:
         await http.get("/")
-    assert token not in str(refused.value)
+    assert token not in str(rejection.value)
     assert site.requests == []

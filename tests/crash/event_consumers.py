@@ -89,8 +89,8 @@ class System:
     receiver: Daemon
     inbox: Path
     http: httpx.AsyncClient
-    polled: list[EventJson] = field(default_factory=list[EventJson])
-    streamed: list[EventJson] = field(default_factory=list[EventJson])
+    polled_events: list[EventJson] = field(default_factory=list[EventJson])
+    streamed_events: list[EventJson] = field(default_factory=list[EventJson])
     reconnects: int = 0
 
     async def request(self, method: str, path: str, **more: Any) -> Any:
@@ -111,7 +111,7 @@ class System:
         cursor = "0"
         while True:
             page = await self.request("GET", "/api/events", params={"after": cursor, "limit": 50})
-            self.polled += page["items"]
+            self.polled_events += page["items"]
             cursor = page["nextCursor"]
             if len(page["items"]) < 50:
                 await clock.pause(timedelta(milliseconds=50))
@@ -126,15 +126,15 @@ class System:
                     async for frame in connection.frames():
                         last = connection.last_id
                         if frame.id is not None:
-                            self.streamed.append(frame.data)
+                            self.streamed_events.append(frame.data)
                             remaining -= 1
                         if remaining == 0:
                             break
             self.reconnects += 1
             await clock.pause(timedelta(milliseconds=20))
 
-    def received(self) -> list[EventJson]:
-        """The events that the webhook's receiver has got."""
+    def received_events(self) -> list[EventJson]:
+        """The events that the webhook's receiver has received."""
         return [json.loads(line) for line in self.inbox.read_text().splitlines()]
 
 
@@ -151,21 +151,21 @@ async def running_system(env: Mapping[str, str], folder: Path, *, workers: int) 
     async with httpx.AsyncClient(base_url=url, timeout=10, trust_env=False) as http:
         system = System(url, server, workers_running, receiver, inbox, http)
         try:
-            await server.start()  # first: it makes the schema
-            await asyncio.gather(receiver.start(), *(one.start() for one in workers_running))
+            await server.start()  # first, because it creates the schema
+            await asyncio.gather(receiver.start(), *(daemon.start() for daemon in workers_running))
             await system.request("POST", "/api/webhooks", json={"url": f"http://127.0.0.1:{hook}/"})
             yield system
         finally:
-            for one in (server, *workers_running, receiver):
-                one.kill()
+            for daemon in (server, *workers_running, receiver):
+                daemon.kill()
 
 
 async def kill_at_random(system: System, rng: random.Random, kills: int, pause: timedelta) -> None:
     """Kill the receiver and workers in turn, at random moments, and the server once in the middle."""
-    others = itertools.cycle([system.receiver, *system.workers])
+    daemons = itertools.cycle([system.receiver, *system.workers])
     for shot in range(kills):
         await clock.pause(pause * rng.uniform(0.5, 1.5))
-        await (system.server if shot == kills // 2 else next(others)).restart_after_kill()
+        await (system.server if shot == kills // 2 else next(daemons)).restart_after_kill()
 
 
 async def run(
@@ -192,7 +192,7 @@ async def run(
                 {"type": "note", "title": f"note {n}", "content": f"Note {n}: the mill of day {n}."}
                 for n in range(start, min(start + 10, documents))
             ]
-            body = {"items": notes, "onConflict": "skip"}  # asked again when the answer was lost
+            body = {"items": notes, "onConflict": "skip"}  # retried when the response was lost
             await system.request("POST", f"/api/knowledge-bases/{rng.choice(ids)}/items", json=body)
         await killing
         await wait_until(lambda: _is_ingested(system, ids, documents), limit=600, every=0.2)
@@ -200,7 +200,7 @@ async def run(
             await wait_until(lambda: _has_caught_up(system), limit=patience, every=0.2)
         except AssertionError:
             raise AssertionError(
-                f"somebody did not see the last event: {await _describe_progress(system)}"
+                f"a consumer did not see the last event: {await _describe_progress(system)}"
             ) from None
     finally:
         killing.cancel()
@@ -216,15 +216,19 @@ async def _is_ingested(system: System, bases: list[str], documents: int) -> bool
 
 async def _has_caught_up(system: System) -> bool:
     head = max(int(event["id"]) for event in await all_events(system))
-    seen = (system.polled, system.streamed, system.received())
-    return all(events and max(int(event["id"]) for event in events) >= head for events in seen)
+    consumed = (system.polled_events, system.streamed_events, system.received_events())
+    return all(events and max(int(event["id"]) for event in events) >= head for events in consumed)
 
 
 async def _describe_progress(system: System) -> str:
     """How far each consumer has got, and the server's webhooks."""
     hooks = (await system.request("GET", "/api/webhooks"))["items"]
-    seen = {"polled": system.polled, "streamed": system.streamed, "received": system.received()}
-    ends = {name: events[-1]["id"] if events else None for name, events in seen.items()}
+    consumed = {
+        "polled": system.polled_events,
+        "streamed": system.streamed_events,
+        "received": system.received_events(),
+    }
+    ends = {name: events[-1]["id"] if events else None for name, events in consumed.items()}
     return f"{len(await all_events(system))} events; {ends}; {hooks}"
 
 
@@ -248,8 +252,14 @@ def first_seen(events: list[EventJson]) -> list[int]:
 def aggregate_errors(events: list[EventJson]) -> list[str]:
     """Aggregate events that were recorded twice, or before they were true."""
     errors: list[str] = []
-    ended = Counter((event["subject"], event["data"]["version"]) for event in events if _ends(event))
-    errors += [f"{subject} version {version}: {n} ends" for (subject, version), n in ended.items() if n != 1]
+    ends_by_version = Counter(
+        (event["subject"], event["data"]["version"]) for event in events if _ends(event)
+    )
+    errors += [
+        f"{subject} version {version}: {n} ends"
+        for (subject, version), n in ends_by_version.items()
+        if n != 1
+    ]
     active: dict[str, set[str]] = {}
     fresh: dict[str, bool] = {}
     for event in events:

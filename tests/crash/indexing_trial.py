@@ -1,7 +1,7 @@
 """Indexes a folder with a worker that is killed repeatedly, and reports the result.
 
-The kills are at random moments of the work: after some texts more, and then a little later, so that they meet the
-reading, the embedding and the writing. Each life begins with what the one before has left.
+The kills come at random moments: after some more texts, and then a little later, so that they interrupt the
+reading, the embedding and the writing. Each restart continues from what the last one left.
 """
 
 import random
@@ -35,7 +35,7 @@ class TrialResult:
 
     index: Index
     statuses: dict[str, int]
-    embedded: int
+    texts_embedded: int
     kills: int
     violations: list[Any]
 
@@ -55,7 +55,7 @@ class IndexingTrial:
     limit: float = 60.0
 
     async def run(self, kills: list[tuple[int, float]]) -> TrialResult:
-        """Index the folder; each kill comes after so many more texts, and a delay in seconds."""
+        """Index the folder; each kill is a number of further texts and a delay in seconds."""
         await migrate(self.url)
         db = Database(self.url)
         await db.open()
@@ -64,7 +64,7 @@ class IndexingTrial:
             base_id = await self._add(db)
             await daemon.start()
             for texts, delay in kills:
-                if not await self._worked(db, base_id, self._count() + texts):
+                if not await self._wait_for_texts(db, base_id, self._count() + texts):
                     break
                 await clock.pause(timedelta(seconds=delay))
                 await daemon.restart_after_kill()
@@ -89,15 +89,15 @@ class IndexingTrial:
             "worker_slots": str(self.slots),
         }
         env = {**environment(self.scratch / "data", self.cache_dir, **settings), "PYTHONPATH": str(ROOT)}
-        arguments = ["tests.ingest.worker", str(self.dimensions), str(self.pause), str(self._counted)]
+        arguments = ["tests.ingest.worker", str(self.dimensions), str(self.pause), str(self._count_file)]
         return Daemon(arguments, env, self.scratch / "log")
 
     @property
-    def _counted(self) -> Path:
+    def _count_file(self) -> Path:
         return self.scratch / "counted"
 
     def _count(self) -> int:
-        return self._counted.stat().st_size if self._counted.exists() else 0
+        return self._count_file.stat().st_size if self._count_file.exists() else 0
 
     async def _add(self, db: Database) -> BaseId:
         base = await bases.create(db, "killed", HashedEmbedder(dimensions=self.dimensions), {})
@@ -107,19 +107,19 @@ class IndexingTrial:
         await add.add(db, base.id, [add.ItemToAdd(new, FolderSource(self.folder))], WIDE)
         return base.id
 
-    async def _worked(self, db: Database, base_id: BaseId, texts: int) -> bool:
+    async def _wait_for_texts(self, db: Database, base_id: BaseId, texts: int) -> bool:
         """Wait until so many texts are embedded; False when all was done before."""
 
-        async def look() -> str | None:
+        async def progress() -> str | None:
             if self._count() >= texts:
                 return "worked"
             return "done" if await _at_rest(db, base_id) else None
 
-        return await wait_until(look, limit=self.limit, every=0.01) == "worked"
+        return await wait_until(progress, limit=self.limit, every=0.01) == "worked"
 
 
 def kill_schedule(rng: random.Random, kills: int, texts: int, max_delay: float) -> list[tuple[int, float]]:
-    """So many kills, spread over the first nine tenths of a run of so many texts."""
+    """Kills at random moments of the first nine tenths of a run of `texts` texts."""
     each = 0.9 * texts / kills
     return [
         (rng.randint(round(each / 2), round(1.5 * each)), rng.uniform(0, max_delay)) for _ in range(kills)
@@ -139,8 +139,8 @@ async def index(db: Database, base_id: BaseId) -> Index:
             )
         ).fetchall()
     chunks: Index = {}
-    for key, *rest in rows:
-        chunks.setdefault(key, []).append(tuple(rest))
+    for key, *chunk in rows:
+        chunks.setdefault(key, []).append(tuple(chunk))
     return chunks
 
 

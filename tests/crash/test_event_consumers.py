@@ -26,25 +26,25 @@ async def test_every_consumer_sees_every_event_in_order_whatever_is_killed(
         allow_private_addresses="true",
         log_level="warning",
     )
-    async with running_system(env, tmp_path, workers=1) as there:
-        await run(there, documents=60, bases=3, kills=3, pause=timedelta(seconds=0.3), seed=7)
-        events = await all_events(there)
+    async with running_system(env, tmp_path, workers=1) as system:
+        await run(system, documents=60, bases=3, kills=3, pause=timedelta(seconds=0.3), seed=7)
+        events = await all_events(system)
         places = [int(event["id"]) for event in events]
         assert places == list(range(1, len(places) + 1))
-        assert first_seen(there.polled) == places
-        assert first_seen(there.streamed) == places
-        assert first_seen(there.received()) == places, "also the order in which each was sent first"
+        assert first_seen(system.polled_events) == places
+        assert first_seen(system.streamed_events) == places
+        assert first_seen(system.received_events()) == places, "also the order in which each was sent first"
         assert aggregate_errors(events) == []
-        assert there.reconnects > 2
-        assert all(one.kills for one in (there.receiver, there.server, *there.workers))
-        asked = (await there.request("POST", "/api/health/reconciler"))["jobId"]
+        assert system.reconnects > 2
+        assert all(daemon.kills for daemon in (system.receiver, system.server, *system.workers))
+        job_id = (await system.request("POST", "/api/health/reconciler"))["jobId"]
 
-        async def done() -> dict[str, int] | None:
-            passed = await there.request("GET", "/api/health/reconciler")
-            return passed["damage"] if passed["jobId"] == asked else None
+        async def repairs() -> dict[str, int] | None:
+            reconciler = await system.request("GET", "/api/health/reconciler")
+            return reconciler["damage"] if reconciler["jobId"] == job_id else None
 
-        assert set((await wait_until(done)).values()) == {0}, (
+        assert set((await wait_until(repairs)).values()) == {0}, (
             "leases and transactions have left nothing to repair"
         )
-        assert (await there.request("GET", "/api/health/invariants")) == {"violations": []}
+        assert (await system.request("GET", "/api/health/invariants")) == {"violations": []}
     assert "Traceback" not in (tmp_path / "log").read_text()

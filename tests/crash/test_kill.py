@@ -18,9 +18,9 @@ def add_notes(server: ServeProcess) -> str:
     with server.client() as http:
         base = http.post("/api/knowledge-bases", json={"name": "notes"}).json()["id"]
         notes = [{"type": "note", "content": f"Note number {n}: the mill of day {n}."} for n in range(NOTES)]
-        added = http.post(f"/api/knowledge-bases/{base}/items", json={"items": notes})
-        assert added.status_code == 202
-        assert len(added.json()["created"]) == NOTES
+        response = http.post(f"/api/knowledge-bases/{base}/items", json={"items": notes})
+        assert response.status_code == 202
+        assert len(response.json()["created"]) == NOTES
     return base
 
 
@@ -29,16 +29,16 @@ def counts(server: ServeProcess, base: str) -> dict[str, int]:
         return http.get(f"/api/knowledge-bases/{base}").json()["itemCounts"]
 
 
-async def damage(server: ServeProcess) -> dict[str, int]:
-    """What the reconciler finds to repair, though leases and transactions should leave nothing."""
+async def reconciler_repairs(server: ServeProcess) -> dict[str, int]:
+    """What the reconciler repairs; leases and transactions should leave nothing to repair."""
     with server.client() as http:
         job_id = http.post("/api/health/reconciler").json()["jobId"]
 
-        async def done() -> dict[str, int] | None:
-            passed = http.get("/api/health/reconciler").json()
-            return passed["damage"] if passed["jobId"] == job_id else None
+        async def repairs() -> dict[str, int] | None:
+            reconciler = http.get("/api/health/reconciler").json()
+            return reconciler["damage"] if reconciler["jobId"] == job_id else None
 
-        return await wait_until(done)
+        return await wait_until(repairs)
 
 
 async def test_a_server_killed_while_indexing_finishes_everything_after_a_restart(
@@ -64,27 +64,29 @@ async def test_a_server_killed_while_indexing_finishes_everything_after_a_restar
         with server.client() as http:
             assert http.get("/api/health/invariants").json() == {"violations": []}
         assert before.get("completed", 0) < NOTES, "it was killed too late to show anything"
-        _each_once(data_dir)
-        assert set((await damage(server)).values()) == {0}
+        _assert_each_once(data_dir)
+        assert set((await reconciler_repairs(server)).values()) == {0}
         assert server.stop() == 0
 
 
-def _each_once(data_dir: Path) -> None:
-    joined = local_server.start(data_dir)
+def _assert_each_once(data_dir: Path) -> None:
+    server = local_server.start(data_dir)
     try:
-        with psycopg.connect(joined.url) as connection:
+        with psycopg.connect(server.url) as connection:
             rows = connection.execute(
                 "select count(*), count(distinct item_id), min(version), max(version) from chunk"
             ).fetchone()
-            left = connection.execute("select count(*) from job where kind <> 'tidy_base'").fetchone()
-            done = connection.execute(
+            remaining_jobs = connection.execute(
+                "select count(*) from job where kind <> 'tidy_base'"
+            ).fetchone()
+            completed_jobs = connection.execute(
                 "select count(*) from job_history where outcome = 'done' and kind = 'index_document'"
             ).fetchone()
     finally:
-        joined.close()
+        server.close()
     assert rows == (NOTES, NOTES, 1, 1)
-    assert left == (0,)
-    assert done == (NOTES,)
+    assert remaining_jobs == (0,)
+    assert completed_jobs == (NOTES,)
 
 
 POINTS = [
@@ -98,29 +100,29 @@ POINTS = [
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_killed_at_a_named_point_nothing_is_half_there(
+async def test_a_kill_at_a_named_point_leaves_no_partial_state(
     point: str, database_url: str, tmp_path: Path, cache_dir: Path
 ) -> None:
     """S0-24 and S0-26 as decided in C4: rows and jobs commit together."""
     settings = {"database_url": database_url, "lease": "PT1S"}
     dying = environment(tmp_path / "data", cache_dir, faults=f"{point}=kill", **settings)
-    committed = not point.startswith("add.")
+    is_committed = not point.startswith("add.")
     with run_serve(dying, log=tmp_path / "log") as server, server.client() as http:
         base = http.post("/api/knowledge-bases", json={"name": "notes"}).json()["id"]
-        with contextlib.suppress(httpx.HTTPError):  # it may die before it answers
+        with contextlib.suppress(httpx.HTTPError):  # it may die before it responds
             http.post(
                 f"/api/knowledge-bases/{base}/items", json={"items": [{"type": "note", "content": "Flour."}]}
             )
         assert server.process.wait(30) == -9
     with run_serve(environment(tmp_path / "data", cache_dir, **settings), log=tmp_path / "log") as server:
 
-        async def settled() -> bool:
-            return counts(server, base) == ({"completed": 1} if committed else {})
+        async def is_settled() -> bool:
+            return counts(server, base) == ({"completed": 1} if is_committed else {})
 
-        await wait_until(settled)
+        await wait_until(is_settled)
         with server.client() as http:
             hits = http.post(f"/api/knowledge-bases/{base}/search", json={"query": "flour"}).json()["hits"]
             assert http.get("/api/health/invariants").json() == {"violations": []}
-        assert len(hits) == (1 if committed else 0)
-        assert set((await damage(server)).values()) == {0}
+        assert len(hits) == (1 if is_committed else 0)
+        assert set((await reconciler_repairs(server)).values()) == {0}
         server.stop()

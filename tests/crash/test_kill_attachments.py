@@ -1,4 +1,4 @@
-"""kill -9 while attachments are filed or images described: afterwards each exists once, and was paid at most once."""
+"""kill -9 while attachments are filed or images described: afterwards each exists once, and was paid for at most once."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ DESCRIPTION = CannedResponse(
 
 
 @pytest.mark.parametrize("point", ["embedded.before_commit", "embedded.filed", "assets.before_commit"])
-async def test_what_is_inside_a_document_survives_a_kill_on_either_side(
+async def test_attachments_and_images_survive_a_kill_on_either_side_of_a_commit(
     db: Database, database_url: str, tmp_path: Path, cache_dir: Path, point: str
 ) -> None:
     """Promises 1 and 4, C26."""
@@ -50,19 +50,19 @@ async def test_what_is_inside_a_document_survives_a_kill_on_either_side(
         settings |= {"vision_url": seer.url, "vision_model": "seer"}
         env = {**environment(tmp_path / "data", cache_dir, **settings), "PYTHONPATH": str(ROOT)}
         arguments = ["tests.ingest.worker", "64", "0", str(tmp_path / "counted")]
-        armed = Daemon(arguments, {**env, "GRISTMILL_FAULTS": f"{point}=kill"}, tmp_path / "log")
+        daemon = Daemon(arguments, {**env, "GRISTMILL_FAULTS": f"{point}=kill"}, tmp_path / "log")
         again = Daemon(arguments, env, tmp_path / "log")
         try:
-            await armed.start()
+            await daemon.start()
 
-            async def killed() -> bool:
-                return armed.process is not None and armed.process.poll() is not None
+            async def is_killed() -> bool:
+                return daemon.process is not None and daemon.process.poll() is not None
 
-            await wait_until(killed, limit=60)
+            await wait_until(is_killed, limit=60)
             await again.start()
             await wait_until(at_rest, limit=60)
         finally:
-            armed.kill()
+            daemon.kill()
             again.kill()
         assert len(seer.requests) == 1
     assert await fetch_row("select count(*), count(*) filter (where status = 'completed') from item") == (

@@ -1,4 +1,4 @@
-"""kill -9 between the blob store and the table: no bytes of an item are lost, and no unused ones stay."""
+"""kill -9 between the blob store and the table: no bytes of an item are lost, and no unused bytes remain."""
 
 import contextlib
 from pathlib import Path
@@ -26,10 +26,10 @@ def stored_names(data: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("point", ["uploads.announced", "uploads.stored"])
-async def test_an_upload_killed_on_its_way_can_be_done_again(
+async def test_an_upload_that_was_killed_can_be_repeated(
     point: str, database_url: str, tmp_path: Path, cache_dir: Path
 ) -> None:
-    """Promise 3: whatever is in the store afterwards, the table knows of it."""
+    """Promise 3: the table lists everything that is in the store afterwards."""
     settings = {"database_url": database_url, "lease": "PT1S"}
     data = tmp_path / "data"
     with run_serve(
@@ -42,8 +42,8 @@ async def test_an_upload_killed_on_its_way_can_be_done_again(
         assert server.process.wait(30) == -9
     (leftover,) = stored_names(data)
     with psycopg.connect(database_url, autocommit=True) as connection:
-        announced = connection.execute("select name from pending_blob_name where not deleting").fetchall()
-        assert leftover in ("tmp", announced[0][0])
+        names = connection.execute("select name from pending_blob_name where not deleting").fetchall()
+        assert leftover in ("tmp", names[0][0])
         connection.execute("update pending_blob_name set due_at = clock_now() - interval '1 second'")
         with run_serve(environment(data, cache_dir, **settings), log=tmp_path / "log") as server:
             (item,) = upload(server, base).json()["created"]
@@ -56,13 +56,13 @@ async def test_an_upload_killed_on_its_way_can_be_done_again(
 
 
 @pytest.mark.parametrize("point", ["remove.names_found", "remove.bytes_gone"])
-async def test_a_removal_killed_on_its_way_is_finished_and_takes_nothing_new(
+async def test_a_removal_that_was_killed_is_finished_and_keeps_new_uploads(
     point: str, database_url: str, tmp_path: Path, cache_dir: Path
 ) -> None:
-    """Promise 3: the bytes go; equal ones that came meanwhile stay."""
+    """Promise 3: the bytes are removed; equal bytes uploaded meanwhile stay."""
     settings = {"database_url": database_url, "lease": "PT1S"}
     data = tmp_path / "data"
-    # The first passing is that of the start.
+    # The server itself passes this point once when it starts.
     dying = environment(data, cache_dir, faults=f"{point}=kill@2", **settings)
     with run_serve(dying, log=tmp_path / "log") as server, server.client() as http:
         base = http.post("/api/knowledge-bases", json={"name": "notes"}).json()["id"]
@@ -76,11 +76,11 @@ async def test_a_removal_killed_on_its_way_is_finished_and_takes_nothing_new(
     ):
         (item,) = upload(server, base).json()["created"]
 
-        async def done() -> bool:
+        async def is_removed() -> bool:
             jobs = http.get("/api/jobs", params={"kind": "delete_subtree"}).json()["items"]
             return [job["state"] for job in jobs] == ["done"]
 
-        await wait_until(done)
+        await wait_until(is_removed)
         assert http.get(f"/api/knowledge-items/{item['id']}/original").content == RYE
         assert http.get("/api/health/invariants").json() == {"violations": []}
         assert server.stop() == 0

@@ -20,7 +20,7 @@ class Notifications:
         return await asyncio.wait_for(self._queue.get(), 10)
 
 
-async def test_a_notification_arrives_and_a_lost_connection_is_made_good(db: Database) -> None:
+async def test_a_notification_arrives_and_a_lost_connection_is_replaced(db: Database) -> None:
     notifications, listener = Notifications(), Listener(db.url)
     listener.subscribe("news", notifications)
     listener.start()

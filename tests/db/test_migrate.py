@@ -1,11 +1,7 @@
 import asyncio
-from collections.abc import Generator
-from uuid import uuid4
 
 import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
 from gristmill.db.migrate import Migration, list_migrations, migrate
 from gristmill.errors import SetupError
@@ -14,24 +10,14 @@ FIRST = Migration(1, "one", "create table one ()")
 SECOND = Migration(2, "two", "create table two ()")
 
 
-@pytest.fixture
-def empty_url(server_url: str) -> Generator[str]:
-    """A database without a schema."""
-    name = f"empty_{uuid4().hex}"
-    with psycopg.connect(server_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-        yield make_conninfo(server_url, dbname=name)
-        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
-
-
 async def test_an_empty_database_gets_the_schema_and_counts_as_migrated(empty_url: str) -> None:
     assert await migrate(empty_url) == len(list_migrations())
     with psycopg.connect(empty_url) as connection:
-        recorded = connection.execute(
+        versions = connection.execute(
             "select number, checksum from schema_migration order by number"
         ).fetchall()
         assert connection.execute("select name from organisation").fetchall() == [("local",)]
-    assert recorded == [(migration.number, migration.checksum) for migration in list_migrations()]
+    assert versions == [(migration.number, migration.checksum) for migration in list_migrations()]
 
 
 async def test_a_later_migration_is_applied_to_a_database_that_was_created_from_the_schema(
@@ -48,9 +34,9 @@ async def test_migrations_are_applied_once(empty_url: str) -> None:
     assert await migrate(empty_url, [FIRST, SECOND]) == 0
 
 
-async def test_of_many_that_start_at_once_one_migrates_and_the_others_wait(empty_url: str) -> None:
-    applied = await asyncio.gather(*(migrate(empty_url) for _ in range(5)))
-    assert sorted(applied) == [0, 0, 0, 0, len(list_migrations())]
+async def test_when_many_start_at_once_one_migrates_and_the_others_wait(empty_url: str) -> None:
+    counts = await asyncio.gather(*(migrate(empty_url) for _ in range(5)))
+    assert sorted(counts) == [0, 0, 0, 0, len(list_migrations())]
 
 
 async def test_a_migration_that_fails_leaves_nothing_and_can_be_tried_again(empty_url: str) -> None:

@@ -26,7 +26,7 @@ async def test_a_transaction_that_raises_leaves_nothing(db: Database) -> None:
         assert await cursor.fetchone() == (None,)
 
 
-async def test_connections_that_died_while_idle_are_replaced_unnoticed(db: Database) -> None:
+async def test_connections_that_died_while_idle_are_replaced(db: Database) -> None:
     async with db.transaction() as tx:
         await tx.execute("select 1")
     await terminate_backends(db.url)
@@ -50,7 +50,7 @@ async def test_a_connection_that_dies_in_a_transaction_is_unavailable(db: Databa
 async def test_a_transaction_that_does_nothing_for_long_is_cut_off_and_frees_its_locks(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of a process that was frozen in the middle."""
+    """As when a process is frozen in the middle of a transaction."""
     monkeypatch.setattr(pool, "_IDLE_TRANSACTION_TIMEOUT", timedelta(milliseconds=50))
     impatient = Database(db.url)
     await impatient.open()
@@ -58,8 +58,8 @@ async def test_a_transaction_that_does_nothing_for_long_is_cut_off_and_frees_its
     async def freeze() -> None:
         async with impatient.transaction() as tx:
             await tx.execute("select pg_advisory_xact_lock(7)")
-            async with db.transaction() as other:
-                await other.execute("select pg_advisory_xact_lock(7)")
+            async with db.transaction() as second_tx:
+                await second_tx.execute("select pg_advisory_xact_lock(7)")
             await tx.execute("select 1")
 
     with pytest.raises(DatabaseUnavailable):
@@ -67,9 +67,7 @@ async def test_a_transaction_that_does_nothing_for_long_is_cut_off_and_frees_its
     await impatient.close()
 
 
-async def test_a_lock_that_nobody_frees_is_not_waited_for_forever(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_waiting_for_a_lock_ends_after_a_limit(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "_LOCK_TIMEOUT", timedelta(milliseconds=50))
     impatient = Database(db.url)
     await impatient.open()
@@ -77,8 +75,8 @@ async def test_a_lock_that_nobody_frees_is_not_waited_for_forever(
         await tx.execute("select pg_advisory_xact_lock(7)")
         for large in (False, True):
             with pytest.raises(DatabaseUnavailable) as caught:
-                async with impatient.transaction(large=large) as other:
-                    await other.execute("select pg_advisory_xact_lock(7)")
+                async with impatient.transaction(large=large) as second_tx:
+                    await second_tx.execute("select pg_advisory_xact_lock(7)")
             assert caught.value.code == "database_busy"
     await impatient.close()
 

@@ -1,27 +1,12 @@
 """`schema/` and `functions/` make the same database as the migrations do."""
 
 import re
-from collections.abc import Generator
 from importlib import resources
-from uuid import uuid4
 
 import psycopg
-import pytest
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
 from gristmill.db.migrate import list_migrations, migrate, schema_sql
 from tests.db.catalog_dump import describe, differences
-
-
-@pytest.fixture
-def empty_url(server_url: str) -> Generator[str]:
-    """A database without a schema."""
-    name = f"empty_{uuid4().hex}"
-    with psycopg.connect(server_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-        yield make_conninfo(server_url, dbname=name)
-        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
 async def test_the_migrations_make_the_same_schema_as_the_schema_files(

@@ -19,5 +19,5 @@ async def url(mill: app.Gristmill) -> AsyncGenerator[str]:
 @pytest.fixture
 async def receiver() -> AsyncGenerator[Receiver]:
     """A receiver that accepts every request."""
-    async with receiving() as one:
-        yield one
+    async with receiving() as webhook_receiver:
+        yield webhook_receiver

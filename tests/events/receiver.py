@@ -1,6 +1,6 @@
 """A receiver of webhooks: in the test's process, with responses that the test chooses, or in one that can be killed.
 
-python -m tests.events.receiver PORT FILE      each event is a line of FILE before it is answered
+python -m tests.events.receiver PORT FILE      writes each event to FILE before it responds
 """
 
 import asyncio
@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.wait_until import wait_until
 
 
 @dataclass(frozen=True)
@@ -27,15 +29,23 @@ class Request:
 
 @dataclass
 class Receiver:
-    """Keeps the requests, and answers with what `answer` returns: a status or a whole response; None: no response."""
+    """Records requests and responds with what `answer` returns: a status, a whole response, or None for no response."""
 
     answer: Callable[[Request], int | bytes | None] = lambda _: 200
-    got: list[Request] = field(default_factory=list[Request])
+    requests: list[Request] = field(default_factory=list[Request])
     url: str = ""
 
     @property
     def types(self) -> list[str]:
-        return [request.json["type"] for request in self.got]
+        return [request.json["type"] for request in self.requests]
+
+    async def wait_for_requests(self, count: int) -> None:
+        """Wait until at least so many requests have arrived."""
+
+        async def have_arrived() -> bool:
+            return len(self.requests) >= count
+
+        await wait_until(have_arrived)
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -46,10 +56,10 @@ class Receiver:
                     name, _, value = line.decode().partition(":")
                     headers[name.lower()] = value.strip()
                 request = Request(headers, await reader.readexactly(int(headers["content-length"])))
-                self.got.append(request)
+                self.requests.append(request)
                 answer = self.answer(request)
                 if answer is None:
-                    await reader.read()  # until the sender has had enough
+                    await reader.read()  # until the sender gives up
                     return
                 if isinstance(answer, int):
                     answer = f"HTTP/1.1 {answer} So\r\nContent-Length: 0\r\n\r\n".encode()

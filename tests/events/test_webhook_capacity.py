@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 HANGING = 120
 NOTES = 200
 OTHER_ORG = OrgId(UUID(int=7))
-LANE = UUID(int=70)  # what an event of the other organisation is about
+LANE = UUID(int=70)  # the lane of the other organisation's events
 
 
 @pytest.fixture
@@ -63,13 +63,6 @@ async def record_event(db: Database) -> None:
         await events.record(tx, events.BaseChanged(BaseId(LANE), "x"))
 
 
-async def requests(receiver: Receiver, count: int) -> None:
-    async def arrived() -> bool:
-        return len(receiver.got) >= count
-
-    await wait_until(arrived)
-
-
 async def test_notes_are_ingested_while_every_webhook_hangs(
     mill: app.Gristmill, http: httpx.AsyncClient, silent: Receiver
 ) -> None:
@@ -80,17 +73,17 @@ async def test_notes_are_ingested_while_every_webhook_hangs(
     share = webhook_delivery.share_of_organisation(mill.settings.webhook_slots)
     notes = [{"type": "note", "content": f"note {number}"} for number in range(NOTES)]
     await http.post(f"/api/knowledge-bases/{base}/items", json={"items": notes[:1]})
-    await requests(silent, share)
+    await silent.wait_for_requests(share)
     await http.post(f"/api/knowledge-bases/{base}/items", json={"items": notes[1:]})
 
-    async def ingested() -> bool:
+    async def are_ingested() -> bool:
         items = await http.get(
             f"/api/knowledge-bases/{base}/items", params={"status": "completed", "limit": 500}
         )
         return len(items.json()["items"]) == NOTES
 
-    await wait_until(ingested)
-    assert len(silent.got) == share
+    await wait_until(are_ingested)
+    assert len(silent.requests) == share
     async with mill.db.connection() as tx:
         rows = await (
             await tx.execute(
@@ -109,25 +102,25 @@ async def test_an_organisation_is_sent_its_events_while_the_webhooks_of_another_
     async with receiving() as receiver:
         await create_hooks(mill, receiver.url, 2, OTHER_ORG)
         await http.post("/api/knowledge-bases", json={"name": "one"})
-        await requests(silent, share)
+        await silent.wait_for_requests(share)
         await record_event(mill.db)
-        await requests(receiver, 2)
-    assert len(silent.got) == share
+        await receiver.wait_for_requests(2)
+    assert len(silent.requests) == share
 
 
-async def test_a_slow_receiver_lets_the_others_have_their_turn(
+async def test_a_slow_receiver_does_not_delay_the_others(
     mill: app.Gristmill, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that has more events than a turn sends goes to the end of the queue after it."""
+    """A receiver with more events than fit into one turn goes to the end of the queue."""
     monkeypatch.setattr(webhook_delivery, "_TURN", timedelta(0))
     share = webhook_delivery.share_of_organisation(mill.settings.webhook_slots)
     async with receiving() as receiver:
         await create_hooks(mill, receiver.url, 2 * share)
         for name in ("one", "two", "three"):
             await http.post("/api/knowledge-bases", json={"name": name})
-        await requests(receiver, 6 * share)
+        await receiver.wait_for_requests(6 * share)
     by_webhook: dict[str, list[str]] = {}
-    for request in receiver.got:
+    for request in receiver.requests:
         webhook, _, position = request.headers["webhook-id"].partition("_")
         by_webhook.setdefault(webhook, []).append(position)
     assert len(by_webhook) == 2 * share
@@ -137,17 +130,17 @@ async def test_a_slow_receiver_lets_the_others_have_their_turn(
 async def test_an_organisation_has_a_limited_number_of_webhooks(
     settings: Settings, database_url: str
 ) -> None:
-    """The limit holds for requests at the same time; what is deleted makes room."""
-    limited = settings.model_copy(update={"max_webhooks": 3, "embedder": "granite-30m-en"})
-    async with app.gristmill(limited, work=False) as mill:
+    """The limit holds for concurrent requests; a deletion makes room."""
+    limited_settings = settings.model_copy(update={"max_webhooks": 3, "embedder": "granite-30m-en"})
+    async with app.gristmill(limited_settings, work=False) as mill:
         transport = httpx.ASGITransport(app=mill.api)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             body = {"url": "http://127.0.0.1:9/hook"}
             responses = await asyncio.gather(*(http.post("/api/webhooks", json=body) for _ in range(6)))
             assert sorted(response.status_code for response in responses) == [201] * 3 + [409] * 3
-            (refused, *_) = [response.json() for response in responses if response.status_code == 409]
-            assert refused["code"] == "too_many_webhooks"
-            assert "3" in refused["detail"]
+            (rejection, *_) = [response.json() for response in responses if response.status_code == 409]
+            assert rejection["code"] == "too_many_webhooks"
+            assert "3" in rejection["detail"]
             created = next(response.json() for response in responses if response.status_code == 201)
             assert (await http.delete(f"/api/webhooks/{created['id']}")).status_code == 204
             assert (await http.post("/api/webhooks", json=body)).status_code == 201

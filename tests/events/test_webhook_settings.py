@@ -1,4 +1,4 @@
-"""What a webhook may be: its address and its secret."""
+"""Which addresses and secrets a webhook may have."""
 
 import stat
 from collections.abc import AsyncGenerator
@@ -17,7 +17,7 @@ from gristmill.identity import LOCAL_ORG
 from gristmill.settings import Settings
 from gristmill.vault import SecretUnreadable, Vault
 from tests.events.receiver import Receiver
-from tests.events.webhook_calls import make, paused, show
+from tests.events.webhook_calls import create_webhook, get_webhook, wait_until_paused
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ def settings(settings: Settings) -> Settings:
 
 
 @pytest.fixture
-async def guarded(settings: Settings) -> AsyncGenerator[tuple[app.Gristmill, httpx.AsyncClient]]:
+async def guarded_mill(settings: Settings) -> AsyncGenerator[tuple[app.Gristmill, httpx.AsyncClient]]:
     """A Gristmill that may not reach private networks, and a client of its API."""
     update = {"allow_private_addresses": False, "embedder": "granite-30m-en"}
     async with app.gristmill(settings.model_copy(update=update), work=True) as mill:
@@ -44,7 +44,7 @@ async def test_a_secret_that_the_caller_chose_is_stored_encrypted(
     mill: app.Gristmill, http: httpx.AsyncClient, receiver: Receiver
 ) -> None:
     secret = signature.new_secret()
-    hook = await make(http, receiver.url, secret=secret)
+    hook = await create_webhook(http, receiver.url, secret=secret)
     assert hook["secret"] == secret
     async with mill.db.connection() as tx:
         rows = await (await tx.execute("select secret from webhook")).fetchall()
@@ -65,8 +65,8 @@ async def test_a_webhook_that_is_not_valid_is_refused(http: httpx.AsyncClient) -
         {"url": good, "types": ["Nothing"]},
         {"url": good, "cursor": 1},
     ):
-        refused = await http.post("/api/webhooks", json=body)
-        assert refused.status_code == 422, body
+        rejection = await http.post("/api/webhooks", json=body)
+        assert rejection.status_code == 422, body
     unknown = await http.post("/api/webhooks", json={"url": good, "baseId": str(UUID(int=1))})
     assert (unknown.status_code, unknown.json()["code"]) == (404, "base_not_found")
     for method, path in (("GET", "x"), ("DELETE", UUID(int=1)), ("POST", f"{UUID(int=1)}/test")):
@@ -76,53 +76,53 @@ async def test_a_webhook_that_is_not_valid_is_refused(http: httpx.AsyncClient) -
 
 
 async def test_a_private_address_is_refused_when_a_webhook_is_created_or_changed(
-    guarded: tuple[app.Gristmill, httpx.AsyncClient], receiver: Receiver
+    guarded_mill: tuple[app.Gristmill, httpx.AsyncClient], receiver: Receiver
 ) -> None:
     """The response says what to do."""
-    _, http = guarded
+    _, http = guarded_mill
     for url in (
         receiver.url,
         "http://localhost/hook",
         "https://[64:ff9b::a00:1]/hook",
         "https://10.0.0.1/hook",
     ):
-        refused = await http.post("/api/webhooks", json={"url": url})
-        assert (refused.status_code, refused.json()["code"]) == (422, "private_address"), url
-        assert "`allow_private_addresses`" in refused.json()["detail"]
-    hook = await make(http, PUBLIC)
-    refused = await http.patch(f"/api/webhooks/{hook['id']}", json={"url": receiver.url})
-    assert (refused.status_code, refused.json()["code"]) == (422, "private_address")
-    assert (await show(http, hook))["url"] == PUBLIC
-    await make(http, "https://does-not-exist.invalid/hook")
+        rejection = await http.post("/api/webhooks", json={"url": url})
+        assert (rejection.status_code, rejection.json()["code"]) == (422, "private_address"), url
+        assert "`allow_private_addresses`" in rejection.json()["detail"]
+    hook = await create_webhook(http, PUBLIC)
+    rejection = await http.patch(f"/api/webhooks/{hook['id']}", json={"url": receiver.url})
+    assert (rejection.status_code, rejection.json()["code"]) == (422, "private_address")
+    assert (await get_webhook(http, hook))["url"] == PUBLIC
+    await create_webhook(http, "https://does-not-exist.invalid/hook")
 
 
 async def test_a_private_address_is_never_sent_to(
-    guarded: tuple[app.Gristmill, httpx.AsyncClient], receiver: Receiver
+    guarded_mill: tuple[app.Gristmill, httpx.AsyncClient], receiver: Receiver
 ) -> None:
     """A name that was public when the webhook was created may have another address later."""
-    mill, http = guarded
-    hook = await make(http, PUBLIC)
+    mill, http = guarded_mill
+    hook = await create_webhook(http, PUBLIC)
     async with mill.db.connection() as tx:
         await tx.execute("update webhook set url = %s", [receiver.url])
-    tested = (await http.post(f"/api/webhooks/{hook['id']}/test")).json()
-    assert tested["error"]["code"] == "private_address"
+    delivery = (await http.post(f"/api/webhooks/{hook['id']}/test")).json()
+    assert delivery["error"]["code"] == "private_address"
     async with mill.db.transaction() as tx:
         await jobs.set_lane_owner(tx, str(UUID(int=1)), LOCAL_ORG)
         await events.record(tx, events.BaseChanged(BaseId(UUID(int=1)), "x"))
-    assert (await paused(http, hook))["error"]["code"] == "private_address"
-    assert receiver.got == []
+    assert (await wait_until_paused(http, hook))["error"]["code"] == "private_address"
+    assert receiver.requests == []
 
 
-def test_a_sealed_secret_opens_for_what_it_was_sealed_for_and_with_its_key_alone(tmp_path: Path) -> None:
+def test_a_secret_is_decrypted_only_with_its_own_key_and_context(tmp_path: Path) -> None:
     vault = Vault(None, tmp_path / "new")
-    sealed = vault.seal("rye", "one")
-    assert Vault(None, tmp_path / "new").open(sealed, "one") == "rye", "the key is kept"
-    for other in (Vault(None, tmp_path / "other"), vault):
+    ciphertext = vault.seal("rye", "one")
+    assert Vault(None, tmp_path / "new").open(ciphertext, "one") == "rye", "the key is kept"
+    for wrong_vault in (Vault(None, tmp_path / "other"), vault):
         with pytest.raises(SecretUnreadable):
-            other.open(sealed, "two")
+            wrong_vault.open(ciphertext, "two")
     with pytest.raises(SetupError) as caught:
         Vault(SecretStr("short"), tmp_path)
     assert caught.value.code == "bad_secret_key"
     (tmp_path / "new" / "secret.key").write_text("nonsense")
     with pytest.raises(SetupError):
-        Vault(None, tmp_path / "new").open(sealed, "one")
+        Vault(None, tmp_path / "new").open(ciphertext, "one")

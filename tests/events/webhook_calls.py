@@ -7,21 +7,21 @@ import httpx
 from tests.wait_until import wait_until
 
 
-async def make(http: httpx.AsyncClient, url: str, **more: Any) -> dict[str, Any]:
+async def create_webhook(http: httpx.AsyncClient, url: str, **more: Any) -> dict[str, Any]:
     """Create a webhook; the response."""
-    made = await http.post("/api/webhooks", json={"url": url, **more})
-    assert made.status_code == 201, made.text
-    return made.json()
+    response = await http.post("/api/webhooks", json={"url": url, **more})
+    assert response.status_code == 201, response.text
+    return response.json()
 
 
-async def show(http: httpx.AsyncClient, hook: dict[str, Any]) -> dict[str, Any]:
-    """A webhook, as the API shows it."""
+async def get_webhook(http: httpx.AsyncClient, hook: dict[str, Any]) -> dict[str, Any]:
+    """A webhook, as the API returns it."""
     return (await http.get(f"/api/webhooks/{hook['id']}")).json()
 
 
-async def paused(http: httpx.AsyncClient, hook: dict[str, Any]) -> dict[str, Any]:
-    async def look() -> dict[str, Any] | None:
-        shown = await show(http, hook)
-        return shown if shown["status"] == "paused" else None
+async def wait_until_paused(http: httpx.AsyncClient, hook: dict[str, Any]) -> dict[str, Any]:
+    async def paused_webhook() -> dict[str, Any] | None:
+        webhook = await get_webhook(http, hook)
+        return webhook if webhook["status"] == "paused" else None
 
-    return await wait_until(look)
+    return await wait_until(paused_webhook)

@@ -1,27 +1,24 @@
-"""Confluence's own oddities, each with what must hold here."""
+"""The peculiarities of Confluence, and how the connector copes with them."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from gristmill import app, jobs
+from gristmill import app
 from gristmill.connectors.confluence.connector import ConfluenceConfig
 from gristmill.connectors.listing.by_minute import measure_zone
-from gristmill.jobs import NewJob
-from gristmill.work import SyncAccess
 from tests.connectors.fakes.confluence import Content, FakeConfluence, FakeConfluenceDataCenter
 from tests.connectors.fakes.tool import serve_fake
 from tests.connectors.harness import ConnectorHarness
-from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.slow
 
 BOTH = pytest.mark.parametrize("kind", [FakeConfluence, FakeConfluenceDataCenter])
 
 
-def family(fake: FakeConfluence) -> tuple[Content, Content, Content]:
-    """A page, one below it, and a comment on that one."""
+def add_page_family(fake: FakeConfluence) -> tuple[Content, Content, Content]:
+    """Add a page, a child page, and a comment on the child."""
     space = fake.spaces[0].id
     pages = [
         Content(
@@ -39,55 +36,42 @@ def family(fake: FakeConfluence) -> tuple[Content, Content, Content]:
     return pages[0], pages[1], fake.add_comment(pages[1])
 
 
-async def access(harness: ConnectorHarness) -> None:
-    """Have permissions asked for, without a run."""
-    async with harness.mill.db.transaction() as tx:
-        await jobs.enqueue(tx, NewJob(SyncAccess(harness.connector.id), lane=harness.connector.lane))
-
-    async def over() -> bool:
-        return await harness.fetch("select 1 from job where kind = 'sync_access'") == []
-
-    await wait_until(over)
-
-
 async def test_a_restriction_of_a_page_holds_for_all_below_it_and_for_comments(mill: app.Gristmill) -> None:
     """A user sees a page only if its space and every restricted page above allow it."""
     with serve_fake(FakeConfluence()) as fake:
         assert isinstance(fake, FakeConfluence)
-        above, below, comment = family(fake)
-        above.restricted, below.restricted = ["@all", "c:3"], ["a:1", "c:3"]
+        above, below, comment = add_page_family(fake)
+        above.restricted_to, below.restricted_to = ["@all", "c:3"], ["a:1", "c:3"]
         harness = await ConnectorHarness.create(mill, fake)
         assert (await harness.sync()).status == "success"
         await harness.assert_matches_tool()
-        acls = {key: truth.acl for key, truth in (await harness.indexed_documents()).items()}
-        assert acls[f"comment:{comment.id}"] == {
-            "user_email:ann@example.org"
-        }  # cat is not let in by the space
+        acls = {key: document.acl for key, document in (await harness.indexed_documents()).items()}
+        assert acls[f"comment:{comment.id}"] == {"user_email:ann@example.org"}  # the space does not admit cat
         assert acls[f"page:{above.id}"] == {"user_email:ann@example.org", "user_email:bob@example.org"}
 
 
-async def test_what_becomes_restricted_or_open_follows_without_a_run(mill: app.Gristmill) -> None:
-    """A restriction changes no version: nothing but asking finds it."""
+async def test_changed_restrictions_apply_without_a_run(mill: app.Gristmill) -> None:
+    """A restriction does not change the page's version, so only a request for restrictions finds it."""
     with serve_fake(FakeConfluence()) as fake:
         assert isinstance(fake, FakeConfluence)
-        above, below, _ = family(fake)
+        above, below, _ = add_page_family(fake)
         harness = await ConnectorHarness.create(mill, fake)
         await harness.sync()
-        above.restricted = ["b:2"]
-        await access(harness)
+        above.restricted_to = ["b:2"]
+        await harness.refresh_permissions()
         await harness.assert_matches_tool()
-        above.restricted, below.restricted = [], ["@all"]
-        await access(harness)
+        above.restricted_to, below.restricted_to = [], ["@all"]
+        await harness.refresh_permissions()
         await harness.assert_matches_tool()
-        below.restricted = []
-        await access(harness)
+        below.restricted_to = []
+        await harness.refresh_permissions()
         await harness.assert_matches_tool()
 
 
 async def test_restrictions_that_can_not_be_read_hide_the_page(mill: app.Gristmill) -> None:
     with serve_fake(FakeConfluence()) as fake:
         assert isinstance(fake, FakeConfluence)
-        above, below, comment = family(fake)
+        above, below, comment = add_page_family(fake)
         fake.add_rule(
             lambda call: call.path.endswith(f"/{above.id}/restriction/byOperation/read"),
             lambda: fake.respond({}, 403),
@@ -95,9 +79,9 @@ async def test_restrictions_that_can_not_be_read_hide_the_page(mill: app.Gristmi
         )
         harness = await ConnectorHarness.create(mill, fake)
         await harness.sync()
-        found = await harness.indexed_documents()
+        documents = await harness.indexed_documents()
         hidden = {f"page:{above.id}", f"page:{below.id}", f"comment:{comment.id}"}
-        assert {key for key, truth in found.items() if not truth.acl} == hidden
+        assert {key for key, document in documents.items() if not document.acl} == hidden
 
 
 @BOTH
@@ -117,7 +101,7 @@ async def test_a_page_is_read_once_for_all_that_was_attached_to_it(
     mill: app.Gristmill, kind: type[FakeConfluence]
 ) -> None:
     with serve_fake(kind()) as fake:
-        page, _, _ = family(fake)
+        page, _, _ = add_page_family(fake)
         harness = await ConnectorHarness.create(mill, fake)
         assert (await harness.sync()).status == "success"
         for number in range(950, 960):
@@ -126,8 +110,8 @@ async def test_a_page_is_read_once_for_all_that_was_attached_to_it(
         fake.calls.clear()
         assert (await harness.sync()).status == "success"
         assert len(await harness.fetch("select 1 from item where type = 'file'")) == 10
-        readings = [call for call in fake.calls if fake.is_detail(call) and "start" not in call.params]
-        assert len(readings) == 1
+        page_requests = [call for call in fake.calls if fake.is_detail(call) and "start" not in call.params]
+        assert len(page_requests) == 1
 
 
 @BOTH
@@ -137,7 +121,7 @@ async def test_a_page_is_read_again_for_what_is_attached_to_it(
     """An attachment doesn't change its page's version."""
     with serve_fake(kind()) as fake:
         assert isinstance(fake, FakeConfluence)
-        page = next(one for one in fake.contents if one.kind == "page")
+        page = next(content for content in fake.contents if content.kind == "page")
         page.files[901] = (b"first words", fake.now)
         harness = await ConnectorHarness.create(mill, fake)
         run = await harness.sync()
@@ -158,13 +142,17 @@ async def test_a_page_is_read_again_for_what_is_attached_to_it(
 async def test_a_page_that_moves_to_another_space_keeps_its_record(
     mill: app.Gristmill, kind: type[FakeConfluence]
 ) -> None:
-    """Moved without a new version: only the lists show it; S2-26."""
+    """A move creates no new version: only the lists show it; S2-26."""
     with serve_fake(kind()) as fake:
         assert isinstance(fake, FakeConfluence)
         harness = await ConnectorHarness.create(mill, fake)
         await harness.sync()
         before = await harness.fetch("select id, source_key from item where type = 'record' order by 1")
-        page = next(one for one in fake.contents if one.kind == "blogpost" and one.space == fake.spaces[0].id)
+        page = next(
+            content
+            for content in fake.contents
+            if content.kind == "blogpost" and content.space == fake.spaces[0].id
+        )
         page.space = fake.spaces[1].id
         assert (await harness.sync()).status == "success"
         await harness.assert_matches_tool()
@@ -174,10 +162,10 @@ async def test_a_page_that_moves_to_another_space_keeps_its_record(
 
 
 @BOTH
-async def test_much_that_changed_in_the_hour_before_hides_nothing(
+async def test_many_changes_in_the_last_hour_hide_nothing(
     mill: app.Gristmill, kind: type[FakeConfluence]
 ) -> None:
-    """The clock is known to the hour alone: older things come first, with empty pages between them."""
+    """The time zone is known only to the hour: older pages come first, with empty pages between them."""
     with serve_fake(kind()) as fake:
         assert isinstance(fake, FakeConfluence)
         for _ in range(60):
@@ -188,8 +176,8 @@ async def test_much_that_changed_in_the_hour_before_hides_nothing(
         await harness.assert_matches_tool()
 
 
-async def test_a_list_of_empty_pages_that_never_ends_does_not_hold_a_run(mill: app.Gristmill) -> None:
-    """Zero results, and always a next: the same one."""
+async def test_an_endless_list_of_empty_pages_does_not_hold_up_a_run(mill: app.Gristmill) -> None:
+    """Every page has no results and the same link to a next page."""
     with serve_fake(FakeConfluence()) as fake:
         assert isinstance(fake, FakeConfluence)
         harness = await ConnectorHarness.create(mill, fake)
@@ -205,13 +193,13 @@ async def test_a_list_of_empty_pages_that_never_ends_does_not_hold_a_run(mill: a
 
 @pytest.mark.parametrize("minutes", [-720, -570, -210, 0, 60, 330, 345, 765, 840])
 async def test_an_unknown_time_zone_is_measured(minutes: int) -> None:
-    changed = datetime(2026, 3, 1, 12, 34, 56, tzinfo=UTC)
-    local = changed.replace(tzinfo=None) + timedelta(minutes=minutes)
+    changed_at = datetime(2026, 3, 1, 12, 34, 56, tzinfo=UTC)
+    local = changed_at.replace(tzinfo=None) + timedelta(minutes=minutes)
 
     async def is_found_from(local_time: datetime) -> bool:
         return local >= local_time
 
-    zone = await measure_zone(changed, is_found_from)
+    zone = await measure_zone(changed_at, is_found_from)
     assert zone.offset == timedelta(minutes=minutes)
 
 

@@ -9,7 +9,7 @@ EMAIL = "robot@example.org"
 
 
 class FakeAtlassian(FakeTool):
-    """What both tools have: people, groups, and how one signs in."""
+    """People, groups and authentication of both tools."""
 
     cloud = True
 
@@ -32,6 +32,6 @@ class FakeAtlassian(FakeTool):
 
     def check_authorization(self, call: FakeCall) -> None:
         pair = base64.b64encode(f"{EMAIL}:{SECRET}".encode()).decode()
-        wanted = f"Basic {pair}" if self.cloud else f"Bearer {SECRET}"
-        if call.headers.get("authorization") != wanted:
+        expected = f"Basic {pair}" if self.cloud else f"Bearer {SECRET}"
+        if call.headers.get("authorization") != expected:
             raise FakeError(401, {"message": f"no {SECRET}"})

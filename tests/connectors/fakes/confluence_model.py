@@ -18,15 +18,15 @@ class Content:
     text: str
     updated: datetime
     space: int
-    parent: int | None = None  # the page above, or the one that is commented
+    parent: int | None = None  # the parent page, or the page that a comment is on
     version: int = 1
-    restricted: list[str] = field(default_factory=list[str])  # accounts, or @groups
+    restricted_to: list[str] = field(default_factory=list[str])  # accounts, or @groups
     files: dict[int, tuple[bytes, datetime]] = field(default_factory=dict[int, tuple[bytes, datetime]])
 
 
 @dataclass
 class Space:
-    """A space, and whom it is open to."""
+    """A space and its readers."""
 
     id: int
     key: str
@@ -49,14 +49,14 @@ class ConfluenceModel(FakeAtlassian):
 
     def add(self) -> None:
         space = self.spaces[len(self.contents) % len(self.spaces)]
-        pages = [one for one in self.contents if one.space == space.id and one.kind == "page"]
+        pages = [content for content in self.contents if content.space == space.id and content.kind == "page"]
         number = len(self.contents)
         if number % 5 == 4 and pages:
             self.add_comment(pages[number % len(pages)])
             return
         kind = "blogpost" if number % 7 == 6 else "page"
         parent = pages[number % len(pages)].id if pages and kind == "page" and number % 3 else None
-        made = Content(
+        new_content = Content(
             self.new_id(),
             kind,
             f"Title {self.new_word()}",
@@ -65,13 +65,15 @@ class ConfluenceModel(FakeAtlassian):
             space.id,
             parent,
         )
-        self.contents.append(made)
+        self.contents.append(new_content)
 
     def add_comment(self, page: Content) -> Content:
-        """A comment on a page."""
-        made = Content(self.new_id(), "comment", "", f"said {self.new_word()}", self.now, page.space, page.id)
-        self.contents.append(made)
-        return made
+        """Add a comment to a page."""
+        comment = Content(
+            self.new_id(), "comment", "", f"said {self.new_word()}", self.now, page.space, page.id
+        )
+        self.contents.append(comment)
+        return comment
 
     def edit(self, pick: int) -> None:
         content = self.contents[pick % len(self.contents)]
@@ -84,15 +86,15 @@ class ConfluenceModel(FakeAtlassian):
     def delete(self, pick: int) -> None:
         if len(self.contents) < 6:
             return
-        said = {one.parent for one in self.contents if one.kind == "comment"}
-        alone = [
-            one for one in self.contents if one.id not in said
+        commented_ids = {candidate.parent for candidate in self.contents if candidate.kind == "comment"}
+        deletable = [
+            candidate for candidate in self.contents if candidate.id not in commented_ids
         ]  # pages with comments stay until their comments are gone
-        gone = alone[pick % len(alone)]
-        self.contents.remove(gone)
+        deleted = deletable[pick % len(deletable)]
+        self.contents.remove(deleted)
         for content in self.contents:
-            if content.parent == gone.id:
-                content.parent = gone.parent
+            if content.parent == deleted.id:
+                content.parent = deleted.parent
 
     def change_permission(self, pick: int) -> None:
         group = self.groups["devs" if pick % 2 else "all"]
@@ -109,28 +111,28 @@ class ConfluenceModel(FakeAtlassian):
         space = next(one for one in self.spaces if one.id == content.space)
         if space.secret:
             return frozenset()
-        let_in = self._members(space.readers)
+        readers = self._members(space.readers)
         for above in self.chain(content):
-            if above.restricted:
-                held = self._members(above.restricted)
-                let_in = held if "*" in let_in else let_in & held
-        if "*" in let_in:
+            if above.restricted_to:
+                members = self._members(above.restricted_to)
+                readers = members if "*" in readers else readers & members
+        if "*" in readers:
             return frozenset({"org:*"})
-        return frozenset(f"user_email:{self.people[one]}" for one in let_in if self.visible_email(one))
+        return frozenset(f"user_email:{self.people[one]}" for one in readers if self.visible_email(one))
 
     def visible_email(self, account: str) -> str:
         return self.people[account] if self.cloud else ""
 
-    def _members(self, named: list[str]) -> set[str]:
-        found: set[str] = set()
-        for name in named:
-            found |= set(self.groups[name[1:]]) if name.startswith("@") else {name}
-        return found
+    def _members(self, names: list[str]) -> set[str]:
+        accounts: set[str] = set()
+        for name in names:
+            accounts |= set(self.groups[name[1:]]) if name.startswith("@") else {name}
+        return accounts
 
     def chain(self, content: Content) -> Iterator[Content]:
-        """A content, and all that it lies in."""
-        at: Content | None = content
-        while at is not None:
-            yield at
-            parent = at.parent
-            at = next((one for one in self.contents if one.id == parent), None)
+        """A content and its ancestors."""
+        current: Content | None = content
+        while current is not None:
+            yield current
+            parent = current.parent
+            current = next((candidate for candidate in self.contents if candidate.id == parent), None)

@@ -11,10 +11,10 @@ def packet(line: bytes) -> bytes:
 
 
 def pack_files(files: dict[str, str]) -> tuple[str, bytes]:
-    """The name of a commit with these files, and the pack of it."""
+    """The id of a commit with these files, and its pack."""
     objects: list[bytes] = []
 
-    def put(kind: int, name: bytes, data: bytes) -> bytes:
+    def add_object(kind: int, name: bytes, data: bytes) -> bytes:
         size, head = len(data) >> 4, [kind << 4 | len(data) & 15]
         while size:
             head[-1] |= 128
@@ -24,9 +24,9 @@ def pack_files(files: dict[str, str]) -> tuple[str, bytes]:
         return hashlib.sha1(b"%s %d\0" % (name, len(data)) + data, usedforsecurity=False).digest()
 
     tree = b"".join(
-        b"100644 %s\0%s" % (path.encode(), put(3, b"blob", text.encode()))
+        b"100644 %s\0%s" % (path.encode(), add_object(3, b"blob", text.encode()))
         for path, text in sorted(files.items())
     )
-    commit = put(1, b"commit", b"tree %s\n\nchanged\n" % put(2, b"tree", tree).hex().encode())
+    commit = add_object(1, b"commit", b"tree %s\n\nchanged\n" % add_object(2, b"tree", tree).hex().encode())
     pack = b"PACK" + struct.pack(">II", 2, len(objects)) + b"".join(objects)
     return commit.hex(), pack + hashlib.sha1(pack, usedforsecurity=False).digest()

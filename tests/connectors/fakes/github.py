@@ -12,7 +12,7 @@ from tests.sources.site import SiteResponse
 
 
 def iso(stamp: datetime) -> str:
-    """To the second, as GitHub has it."""
+    """A timestamp to the second, as GitHub writes it."""
     return stamp.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -29,13 +29,13 @@ class FakeGitHub(GitHubModel):
             ("GET", "/user", self._robot),
             ("GET", "/orgs/{org}/repos", self._repos),
             ("GET", "/repos/{owner}/{name}", self._repo),
-            ("GET", "/repositories/{number}", self._by_number),
+            ("GET", "/repositories/{number}", self._repo_by_id),
             ("GET", "/repos/{owner}/{name}/issues", self._issues),
             ("GET", "/repos/{owner}/{name}/issues/{number}", self._issue),
             ("GET", "/repos/{owner}/{name}/issues/{number}/comments", self._comments),
             ("GET", "/repos/{owner}/{name}/pulls/{number}/reviews", self._reviews),
-            ("GET", "/repos/{owner}/{name}/pulls/{number}/comments", self._lines),
-            ("GET", "/repos/{owner}/{name}/collaborators", self._people),
+            ("GET", "/repos/{owner}/{name}/pulls/{number}/comments", self._review_comments),
+            ("GET", "/repos/{owner}/{name}/collaborators", self._collaborators),
             ("GET", "/users/{login}", self._user),
             ("GET", "/repos/{owner}/{name}/git/trees/{sha}", self._tree),
             ("GET", "/repos/{owner}/{name}/git/blobs/{sha}", self._blob),
@@ -47,15 +47,17 @@ class FakeGitHub(GitHubModel):
 
     def is_detail(self, call: FakeCall) -> bool:
         parts = call.path.split("/")
-        one = call.path == "/graphql" and "discussion(" in call.body["query"]
-        return one or "blobs" in parts or (len(parts) == 7 and parts[6] in ("comments", "reviews"))
+        is_discussion = call.path == "/graphql" and "discussion(" in call.body["query"]
+        return is_discussion or "blobs" in parts or (len(parts) == 7 and parts[6] in ("comments", "reviews"))
 
-    # ── what GitHub says ─────────────────────────────────────────────────────────────────────────────────
+    # ── the API ─────────────────────────────────────────────────────────────────────────────────
 
     def check_authorization(self, call: FakeCall) -> None:
         if ".wiki.git/" in call.path:
-            given = base64.b64decode(call.headers.get("authorization", "").removeprefix("Basic ")).decode()
-            if given != f"x-access-token:{SECRET}":
+            credentials = base64.b64decode(
+                call.headers.get("authorization", "").removeprefix("Basic ")
+            ).decode()
+            if credentials != f"x-access-token:{SECRET}":
                 raise FakeError(401)
             return
         super().check_authorization(call)
@@ -66,19 +68,19 @@ class FakeGitHub(GitHubModel):
         return {"login": "robot", "id": 9}
 
     def _find_repo(self, owner: str, name: str) -> Repo:
-        wanted = f"{owner}/{name}"
+        full_name = f"{owner}/{name}"
         for repo in self.repos:
-            if repo.name == wanted:
+            if repo.name == full_name:
                 return repo
-            if wanted in repo.former:
+            if full_name in repo.former_names:
                 assert self.site is not None
                 raise FakeError(301, Location=f"{self.site.url}/repositories/{repo.id}")
         raise FakeError(404)
 
     def _repos(self, call: FakeCall, org: str) -> SiteResponse:
         call.require_only("type", "sort", "direction", "per_page", "page")
-        found = [repo for repo in self.repos if repo.name.startswith(f"{org}/")]
-        return self.respond_page(call, found, self._repo_json)
+        repos = [repo for repo in self.repos if repo.name.startswith(f"{org}/")]
+        return self.respond_page(call, repos, self._repo_json)
 
     def _repo_json(self, repo: Repo) -> dict[str, Any]:
         return {
@@ -96,19 +98,23 @@ class FakeGitHub(GitHubModel):
     def _repo(self, call: FakeCall, owner: str, name: str) -> Any:
         return self._repo_json(self._find_repo(owner, name))
 
-    def _by_number(self, call: FakeCall, number: str) -> Any:
+    def _repo_by_id(self, call: FakeCall, number: str) -> Any:
         return next(self._repo_json(repo) for repo in self.repos if repo.id == int(number))
 
     def _issues(self, call: FakeCall, owner: str, name: str) -> SiteResponse:
         params = call.require_only("state", "sort", "direction", "since", "per_page", "page")
         assert params["state"] == "all"
         since = params.get("since")
-        found = [
-            one for one in self._find_repo(owner, name).issues if since is None or iso(one.updated) >= since
+        issues = [
+            issue
+            for issue in self._find_repo(owner, name).issues
+            if since is None or iso(issue.updated) >= since
         ]
-        # What changed at one second has no order that one could rely on.
-        found.sort(key=lambda one: (iso(one.updated), hashlib.sha256(str(one.id).encode()).hexdigest()))
-        return self.respond_page(call, found, self._issue_json)
+        # Issues that changed in the same second have no reliable order.
+        issues.sort(
+            key=lambda issue: (iso(issue.updated), hashlib.sha256(str(issue.id).encode()).hexdigest())
+        )
+        return self.respond_page(call, issues, self._issue_json)
 
     def _issue_json(self, issue: Issue) -> dict[str, Any]:
         pull = {"pull_request": {"url": "x", "merged_at": None}} if issue.is_pull else {}
@@ -143,30 +149,41 @@ class FakeGitHub(GitHubModel):
     def _reviews(self, call: FakeCall, owner: str, name: str, number: str) -> SiteResponse:
         call.require_only("per_page", "page")
         issue = self._find_issue(owner, name, number)
-        assert issue.is_pull, "reviews of what is no pull request"
+        assert issue.is_pull, "only pull requests have reviews"
         return self.respond_page(
             call,
             issue.reviews,
-            lambda one: {**self._comment_json(one), "submitted_at": iso(one.at), "state": "APPROVED"},
+            lambda review: {
+                **self._comment_json(review),
+                "submitted_at": iso(review.at),
+                "state": "APPROVED",
+            },
         )
 
-    def _lines(self, call: FakeCall, owner: str, name: str, number: str) -> SiteResponse:
+    def _review_comments(self, call: FakeCall, owner: str, name: str, number: str) -> SiteResponse:
         call.require_only("sort", "direction", "since", "per_page", "page")
         return self.respond_page(
             call,
-            self._find_issue(owner, name, number).lines,
-            lambda one: {**self._comment_json(one), "path": "a.c"},
+            self._find_issue(owner, name, number).review_comments,
+            lambda comment: {**self._comment_json(comment), "path": "a.c"},
         )
 
-    def _comment_json(self, one: FakeComment) -> dict[str, Any]:
-        return {"id": one.id, "body": one.text, "user": {"login": one.by, "id": 1}, "created_at": iso(one.at)}
+    def _comment_json(self, comment: FakeComment) -> dict[str, Any]:
+        return {
+            "id": comment.id,
+            "body": comment.text,
+            "user": {"login": comment.by, "id": 1},
+            "created_at": iso(comment.at),
+        }
 
-    def _people(self, call: FakeCall, owner: str, name: str) -> SiteResponse:
+    def _collaborators(self, call: FakeCall, owner: str, name: str) -> SiteResponse:
         call.require_only("affiliation", "permission", "per_page", "page")
         repo = self._find_repo(owner, name)
-        if repo.secret_people:
+        if repo.hides_collaborators:
             raise FakeError(403, {"message": "Must have push access"})
-        return self.respond_page(call, list(repo.people.items()), lambda one: {"login": one[0], "id": one[1]})
+        return self.respond_page(
+            call, list(repo.collaborators.items()), lambda person: {"login": person[0], "id": person[1]}
+        )
 
     def _user(self, call: FakeCall, login: str) -> Any:
         return {"login": login, "id": 1, "email": self.emails[login]}
@@ -202,9 +219,9 @@ class FakeGitHub(GitHubModel):
         if not repo.wiki:
             raise FakeError(404)
         commit, _ = pack_files(repo.wiki)
-        told = [packet(b"# service=git-upload-pack\n"), b"0000"]
+        header = [packet(b"# service=git-upload-pack\n"), b"0000"]
         return SiteResponse(
-            200, b"".join([*told, packet(b"%s HEAD\0shallow ofs-delta\n" % commit.encode()), b"0000"])
+            200, b"".join([*header, packet(b"%s HEAD\0shallow ofs-delta\n" % commit.encode()), b"0000"])
         )
 
     def _wiki_pack(self, call: FakeCall, owner: str, name: str) -> SiteResponse:
@@ -214,47 +231,58 @@ class FakeGitHub(GitHubModel):
         return SiteResponse(200, packet(f"shallow {commit}".encode()) + b"0000" + packet(b"NAK\n") + pack)
 
     def _graphql(self, call: FakeCall) -> Any:
-        given = call.body["variables"]
-        repo = self._find_repo(given["owner"], given["name"])
+        variables = call.body["variables"]
+        repo = self._find_repo(variables["owner"], variables["name"])
         if "discussions(" in call.body["query"]:
-            return {"data": {"repository": {"discussions": self._discussions(repo, given["after"])}}}
-        for one in repo.discussions:
-            if one.number == given["number"]:
-                return {"data": {"repository": {"discussion": self._discussion(one)}}}
+            return {"data": {"repository": {"discussions": self._discussions(repo, variables["after"])}}}
+        for discussion in repo.discussions:
+            if discussion.number == variables["number"]:
+                return {"data": {"repository": {"discussion": self._discussion_json(discussion)}}}
         return {"data": {"repository": {"discussion": None}}, "errors": [{"type": "NOT_FOUND"}]}
 
     def _discussions(self, repo: Repo, after: str | None) -> Any:
-        ordered = sorted(repo.discussions, key=lambda one: (iso(one.updated), one.id))
-        left = [one for one in ordered if after is None or f"{iso(one.updated)} {one.id}" > after]
-        part = left[: self.page_size]
+        discussions = sorted(
+            repo.discussions, key=lambda discussion: (iso(discussion.updated), discussion.id)
+        )
+        remaining = [
+            discussion
+            for discussion in discussions
+            if after is None or f"{iso(discussion.updated)} {discussion.id}" > after
+        ]
+        page = remaining[: self.page_size]
         return {
             "pageInfo": {
-                "hasNextPage": len(left) > len(part),
-                "endCursor": f"{iso(part[-1].updated)} {part[-1].id}" if part else after,
+                "hasNextPage": len(remaining) > len(page),
+                "endCursor": f"{iso(page[-1].updated)} {page[-1].id}" if page else after,
             },
             "nodes": [
-                {"databaseId": one.id, "number": one.number, "updatedAt": iso(one.updated)} for one in part
+                {
+                    "databaseId": discussion.id,
+                    "number": discussion.number,
+                    "updatedAt": iso(discussion.updated),
+                }
+                for discussion in page
             ],
         }
 
-    def _discussion(self, one: Discussion) -> Any:
+    def _discussion_json(self, discussion: Discussion) -> Any:
         nodes = [
             {
-                "databaseId": said.id,
-                "body": said.text,
-                "createdAt": iso(said.at),
-                "author": {"login": said.by},
+                "databaseId": comment.id,
+                "body": comment.text,
+                "createdAt": iso(comment.at),
+                "author": {"login": comment.by},
                 "replies": {"nodes": list[Any]()},
             }
-            for said in one.comments
+            for comment in discussion.comments
         ]
         return {
-            "databaseId": one.id,
-            "number": one.number,
-            "title": one.title,
-            "body": one.text,
+            "databaseId": discussion.id,
+            "number": discussion.number,
+            "title": discussion.title,
+            "body": discussion.text,
             "url": "https://github.com/d",
-            "updatedAt": iso(one.updated),
+            "updatedAt": iso(discussion.updated),
             "author": {"login": "ann"},
             "category": {"name": "Ideas"},
             "comments": {"pageInfo": {"hasNextPage": False, "endCursor": None}, "nodes": nodes},

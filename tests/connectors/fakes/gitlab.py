@@ -19,12 +19,12 @@ GUEST, REPORTER, OWNER = 10, 20, 50
 
 
 def iso(stamp: datetime) -> str:
-    """To the millisecond, as GitLab has it."""
+    """A timestamp to the millisecond, as GitLab writes it."""
     return stamp.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass
-class Work:
+class WorkItem:
     """An issue or merge request."""
 
     id: int
@@ -44,11 +44,11 @@ class Project:
     path: str
     visibility: str = "private"
     members: dict[int, int] = field(default_factory=dict[int, int])  # account → level
-    issues: list[Work] = field(default_factory=list[Work])
-    merge_requests: list[Work] = field(default_factory=list[Work])
+    issues: list[WorkItem] = field(default_factory=list[WorkItem])
+    merge_requests: list[WorkItem] = field(default_factory=list[WorkItem])
     wiki: dict[str, str] = field(default_factory=dict[str, str])
     files: dict[str, str] = field(default_factory=dict[str, str])
-    secret_members: bool = False
+    hides_members: bool = False
 
 
 class FakeGitLab(FakeTool):
@@ -58,23 +58,23 @@ class FakeGitLab(FakeTool):
 
     def __init__(self) -> None:
         super().__init__()
-        self.added = 0
+        self.add_count = 0
         self.projects: list[Project] = []
         self.commits: dict[str, dict[str, str]] = {}
         self.blobs: dict[str, str] = {}
         self.people = {1: "ann@example.org", 2: "", 3: "cat@example.org", 4: "guest@example.org"}
-        one = self.new_project("acme/deep/widget", "private")
-        one.members = {1: OWNER, 2: REPORTER, 4: GUEST}
-        self.new_project("acme/handbook", "public").members = {1: OWNER}
+        widget = self.add_project("acme/deep/widget", "private")
+        widget.members = {1: OWNER, 2: REPORTER, 4: GUEST}
+        self.add_project("acme/handbook", "public").members = {1: OWNER}
         for _ in range(12):
             self.add()
         for pattern, route in (
             ("/user", self._robot),
             ("/groups/{group}/projects", self._projects),
             ("/projects/{name}", self._project),
-            ("/projects/{name}/(?P<thing>issues|merge_requests)", self._works),
-            ("/projects/{name}/(?P<thing>issues|merge_requests)/{iid}", self._work),
-            ("/projects/{name}/(?P<thing>issues|merge_requests)/{iid}/notes", self._notes),
+            ("/projects/{name}/(?P<collection>issues|merge_requests)", self._list_work_items),
+            ("/projects/{name}/(?P<collection>issues|merge_requests)/{iid}", self._work_item),
+            ("/projects/{name}/(?P<collection>issues|merge_requests)/{iid}/notes", self._notes),
             ("/projects/{name}/members/all", self._members),
             ("/users/{number}", self._user),
             ("/projects/{name}/wikis", self._wikis),
@@ -91,65 +91,65 @@ class FakeGitLab(FakeTool):
         assert self.site is not None
         return {"baseUrl": self.site.url, "groups": ["acme"]}
 
-    def new_project(self, path: str, visibility: str) -> Project:
-        made = Project(self.new_id(), path, visibility)
-        made.files = {"README.md": f"# Readme {self.new_word()}", "main.c": "int main;"}
-        made.wiki = {"home": f"wiki {self.new_word()}"}
-        self.projects.append(made)
-        return made
+    def add_project(self, path: str, visibility: str) -> Project:
+        project = Project(self.new_id(), path, visibility)
+        project.files = {"README.md": f"# Readme {self.new_word()}", "main.c": "int main;"}
+        project.wiki = {"home": f"wiki {self.new_word()}"}
+        self.projects.append(project)
+        return project
 
     def add(self) -> None:
-        self.added += 1
-        project = self.projects[self.added % len(self.projects)]
-        choice = self.added % 7
+        self.add_count += 1
+        project = self.projects[self.add_count % len(self.projects)]
+        choice = self.add_count % 7
         if choice == 0:
             project.files[f"docs/{self.new_word()}.md"] = f"guide {self.new_word()}"
         elif choice == 1:
             project.wiki[f"page-{self.new_word()}"] = f"wiki {self.new_word()}"
         else:
-            self.new_work(project.merge_requests if choice in (2, 3) else project.issues)
+            self.add_work_item(project.merge_requests if choice in (2, 3) else project.issues)
 
-    def new_work(self, where: list[Work], *, confidential: bool = False) -> Work:
-        iid = max((one.iid for one in where), default=0) + 1
-        made = Work(
+    def add_work_item(self, work_items: list[WorkItem], *, confidential: bool = False) -> WorkItem:
+        iid = max((one.iid for one in work_items), default=0) + 1
+        work_item = WorkItem(
             self.new_id(), iid, f"Title {self.new_word()}", f"Text {self.new_word()}", self.now, confidential
         )
-        made.notes = [self._new_comment() for _ in range(made.iid % 6)]
-        made.notes.append(FakeComment(self.new_id(), "assigned to somebody", self.now, more={"system": True}))
-        where.append(made)
-        return made
+        work_item.notes = [self._new_comment() for _ in range(work_item.iid % 6)]
+        work_item.notes.append(FakeComment(self.new_id(), "assigned to Ann", self.now, more={"system": True}))
+        work_items.append(work_item)
+        return work_item
 
     def _new_comment(self, **more: Any) -> FakeComment:
         return FakeComment(self.new_id(), f"said {self.new_word()}", self.now, more=more)
 
     def edit(self, pick: int) -> None:
-        things = self._documents()
-        project, thing = things[pick % len(things)]
-        match thing, pick % 4:
+        documents = self._documents()
+        project, document = documents[pick % len(documents)]
+        match document, pick % 4:
             case str(), _:
-                where = project.wiki if thing in project.wiki else project.files
-                where[thing] = f"text {self.new_word()}"
+                files = project.wiki if document in project.wiki else project.files
+                files[document] = f"text {self.new_word()}"
                 return
             case _, 0:
-                thing.notes.append(self._new_comment())
+                document.notes.append(self._new_comment())
             case _, 1:
-                thing.notes.append(self._new_comment(internal=True))
+                document.notes.append(self._new_comment(internal=True))
             case _, 2:
-                thing.notes = thing.notes[:-1]
+                document.notes = document.notes[:-1]
             case _:
-                thing.text = f"Text {self.new_word()}"
-                thing.confidential = thing in project.issues and not thing.confidential
-        thing.updated = self.now
+                document.text = f"Text {self.new_word()}"
+                document.confidential = document in project.issues and not document.confidential
+        document.updated = self.now
 
     def delete(self, pick: int) -> None:
-        things = self._documents()
-        if len(things) < 4:
+        documents = self._documents()
+        if len(documents) < 4:
             return
-        project, thing = things[pick % len(things)]
-        if isinstance(thing, str):
-            (project.wiki if thing in project.wiki else project.files).pop(thing)
+        project, document = documents[pick % len(documents)]
+        if isinstance(document, str):
+            (project.wiki if document in project.wiki else project.files).pop(document)
         else:
-            (project.issues if thing in project.issues else project.merge_requests).remove(thing)
+            (project.issues if document in project.issues else project.merge_requests).remove(document)
 
     def change_permission(self, pick: int) -> None:
         members = self.projects[0].members
@@ -158,11 +158,11 @@ class FakeGitLab(FakeTool):
         else:
             members[3] = GUEST if pick % 2 else REPORTER
 
-    def _documents(self) -> list[tuple[Project, Work | str]]:
+    def _documents(self) -> list[tuple[Project, WorkItem | str]]:
         return [
-            (project, thing)
+            (project, document)
             for project in self.projects
-            for thing in (
+            for document in (
                 *project.issues,
                 *project.merge_requests,
                 *project.wiki,
@@ -173,9 +173,9 @@ class FakeGitLab(FakeTool):
     def expected_documents(self) -> dict[str, ExpectedDocument]:
         expected: dict[str, ExpectedDocument] = {}
         for project in self.projects:
-            for name, works in (("issue", project.issues), ("merge_request", project.merge_requests)):
-                for work in works:
-                    self._add_expected(project, name, work, expected)
+            for name, work_items in (("issue", project.issues), ("merge_request", project.merge_requests)):
+                for work_item in work_items:
+                    self._add_expected(project, name, work_item, expected)
             for slug, text in project.wiki.items():
                 expected[f"wiki:{project.id}:{slug}"] = ExpectedDocument(
                     words_in(f"{slug} {text}") & words_in(text), self._acl(project, GUEST)
@@ -188,33 +188,37 @@ class FakeGitLab(FakeTool):
         return expected
 
     def _add_expected(
-        self, project: Project, name: str, work: Work, expected: dict[str, ExpectedDocument]
+        self, project: Project, name: str, work_item: WorkItem, expected: dict[str, ExpectedDocument]
     ) -> None:
-        needed = GUEST if name == "issue" else REPORTER
-        acl = self._acl(project, needed)
-        few = self._acl(project, REPORTER, members_only=True)
-        said = [note for note in work.notes if not note.more.get("system")]
-        seen = [note.text for note in said if not note.more.get("internal")]
-        inner = [note.text for note in said if note.more.get("internal")]
-        text = " ".join([work.title, work.text, *seen])
-        expected[f"{name}:{work.id}"] = ExpectedDocument(words_in(text), few if work.confidential else acl)
-        if inner:
-            expected[f"{name}:{work.id}:internal"] = ExpectedDocument(
-                words_in(" ".join([work.title, *inner])), few
+        level = GUEST if name == "issue" else REPORTER
+        acl = self._acl(project, level)
+        restricted_acl = self._acl(project, REPORTER, members_only=True)
+        comments = [note for note in work_item.notes if not note.more.get("system")]
+        public_texts = [note.text for note in comments if not note.more.get("internal")]
+        internal_texts = [note.text for note in comments if note.more.get("internal")]
+        text = " ".join([work_item.title, work_item.text, *public_texts])
+        expected[f"{name}:{work_item.id}"] = ExpectedDocument(
+            words_in(text), restricted_acl if work_item.confidential else acl
+        )
+        if internal_texts:
+            expected[f"{name}:{work_item.id}:internal"] = ExpectedDocument(
+                words_in(" ".join([work_item.title, *internal_texts])), restricted_acl
             )
 
-    def _acl(self, project: Project, needed: int, *, members_only: bool = False) -> frozenset[str]:
+    def _acl(self, project: Project, min_level: int, *, members_only: bool = False) -> frozenset[str]:
         if project.visibility == "public" and not members_only:
             return frozenset({"org:*"})
-        if project.secret_members:
+        if project.hides_members:
             return frozenset()
-        let_in = [user for user, level in project.members.items() if level >= needed and self.people[user]]
-        return frozenset(f"user_email:{self.people[user]}" for user in let_in)
+        readers = [
+            user for user, level in project.members.items() if level >= min_level and self.people[user]
+        ]
+        return frozenset(f"user_email:{self.people[user]}" for user in readers)
 
     def is_detail(self, call: FakeCall) -> bool:
         return call.path.endswith("/notes") or "/blobs/" in call.path
 
-    # ── what GitLab says ─────────────────────────────────────────────────────────────────────────────────
+    # ── the API ─────────────────────────────────────────────────────────────────────────────────
 
     def _robot(self, call: FakeCall) -> Any:
         return {"id": 9, "username": "robot", "name": "Robot"}
@@ -228,8 +232,8 @@ class FakeGitLab(FakeTool):
     def _projects(self, call: FakeCall, group: str) -> SiteResponse:
         call.require_only("include_subgroups", "with_shared", "order_by", "sort", "per_page", "page")
         assert call.params["include_subgroups"] == "true"
-        found = [project for project in self.projects if project.path.startswith(f"{group}/")]
-        return self.respond_page(call, found, self._project_json)
+        projects = [project for project in self.projects if project.path.startswith(f"{group}/")]
+        return self.respond_page(call, projects, self._project_json)
 
     def _project(self, call: FakeCall, name: str) -> Any:
         return self._project_json(self._find_project(name))
@@ -247,70 +251,70 @@ class FakeGitLab(FakeTool):
             "repository_access_level": "enabled",
         }
 
-    def _works(self, call: FakeCall, name: str, thing: str) -> SiteResponse:
+    def _list_work_items(self, call: FakeCall, name: str, collection: str) -> SiteResponse:
         params = call.require_only("scope", "order_by", "sort", "updated_after", "per_page", "page")
         assert params["scope"] == "all"
         after = params.get("updated_after")
-        works: list[Work] = getattr(self._find_project(name), thing)
-        found = [work for work in works if after is None or iso(work.updated) >= after]
+        all_items: list[WorkItem] = getattr(self._find_project(name), collection)
+        work_items = [item for item in all_items if after is None or iso(item.updated) >= after]
         if params.get("order_by") == "updated_at":
             assert params["sort"] == "asc"
-        found.sort(key=lambda one: (one.updated, hashlib.sha256(str(one.id).encode()).hexdigest()))
-        return self.respond_page(call, found, self._work_json)
+        work_items.sort(key=lambda item: (item.updated, hashlib.sha256(str(item.id).encode()).hexdigest()))
+        return self.respond_page(call, work_items, self._work_item_json)
 
-    def _work_json(self, work: Work) -> dict[str, Any]:
+    def _work_item_json(self, work_item: WorkItem) -> dict[str, Any]:
         return {
-            "id": work.id,
-            "iid": work.iid,
-            "title": work.title,
-            "description": work.text,
+            "id": work_item.id,
+            "iid": work_item.iid,
+            "title": work_item.title,
+            "description": work_item.text,
             "state": "opened",
-            "web_url": f"https://gitlab.com/x/{work.iid}",
+            "web_url": f"https://gitlab.com/x/{work_item.iid}",
             "author": {"id": 1, "username": "ann", "name": "Ann"},
             "labels": ["bug"],
-            "updated_at": iso(work.updated),
-            "confidential": work.confidential,
-            "user_notes_count": len(work.notes),
+            "updated_at": iso(work_item.updated),
+            "confidential": work_item.confidential,
+            "user_notes_count": len(work_item.notes),
         }
 
-    def _find_work(self, name: str, thing: str, iid: str) -> Work:
-        for work in getattr(self._find_project(name), thing):
-            if work.iid == int(iid):
-                return work
+    def _find_work_item(self, name: str, collection: str, iid: str) -> WorkItem:
+        for work_item in getattr(self._find_project(name), collection):
+            if work_item.iid == int(iid):
+                return work_item
         raise FakeError(404, {"message": "404 Not found"})
 
-    def _work(self, call: FakeCall, name: str, thing: str, iid: str) -> Any:
-        return self._work_json(self._find_work(name, thing, iid))
+    def _work_item(self, call: FakeCall, name: str, collection: str, iid: str) -> Any:
+        return self._work_item_json(self._find_work_item(name, collection, iid))
 
-    def _notes(self, call: FakeCall, name: str, thing: str, iid: str) -> SiteResponse:
+    def _notes(self, call: FakeCall, name: str, collection: str, iid: str) -> SiteResponse:
         call.require_only("order_by", "sort", "per_page", "page")
         return self.respond_page(
             call,
-            self._find_work(name, thing, iid).notes,
-            lambda one: {
-                "id": one.id,
-                "body": one.text,
-                "author": {"id": 1, "username": one.by, "name": one.by},
-                "created_at": iso(one.at),
-                "system": one.more.get("system", False),
-                "internal": one.more.get("internal", False),
+            self._find_work_item(name, collection, iid).notes,
+            lambda note: {
+                "id": note.id,
+                "body": note.text,
+                "author": {"id": 1, "username": note.by, "name": note.by},
+                "created_at": iso(note.at),
+                "system": note.more.get("system", False),
+                "internal": note.more.get("internal", False),
             },
         )
 
     def _members(self, call: FakeCall, name: str) -> SiteResponse:
         call.require_only("per_page", "page")
         project = self._find_project(name)
-        if project.secret_members:
+        if project.hides_members:
             raise FakeError(403)
         return self.respond_page(
             call,
             list(project.members.items()),
-            lambda one: {
-                "id": one[0],
-                "username": f"user{one[0]}",
-                "name": "Somebody",
+            lambda member: {
+                "id": member[0],
+                "username": f"user{member[0]}",
+                "name": "Ann",
                 "state": "active",
-                "access_level": one[1],
+                "access_level": member[1],
             },
         )
 
@@ -347,15 +351,15 @@ class FakeGitLab(FakeTool):
         if params["ref"] not in self.commits:
             raise FakeError(404)
         after = params.get("page_token", "")
-        left = sorted(one for one in self.commits[params["ref"]].items() if one[0] > after)
-        part = left[: self.page_size]
+        remaining = sorted(entry for entry in self.commits[params["ref"]].items() if entry[0] > after)
+        page = remaining[: self.page_size]
         headers: dict[str, str] = {}
-        if len(left) > len(part):
-            headers["Link"] = f'<{self.page_url(call, page_token=part[-1][0])}>; rel="next"'
-        shown = [
-            {"id": sha, "path": path, "name": path, "type": "blob", "mode": "100644"} for path, sha in part
+        if len(remaining) > len(page):
+            headers["Link"] = f'<{self.page_url(call, page_token=page[-1][0])}>; rel="next"'
+        entries = [
+            {"id": sha, "path": path, "name": path, "type": "blob", "mode": "100644"} for path, sha in page
         ]
-        return self.respond(shown, **headers)
+        return self.respond(entries, **headers)
 
     def _store_blob(self, text: str) -> str:
         digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()

@@ -1,11 +1,11 @@
-"""Jira, as far as we use its API: Cloud with page tokens, Data Center with offsets; both to the minute of a user's clock."""
+"""A fake Jira with the part of its API that we use: Cloud with page tokens, Data Center with offsets; both compare times by the minute."""
 
 import re
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from tests.connectors.fakes.jira_model import Issue, JiraModel, Project, holder_json
+from tests.connectors.fakes.jira_model import Issue, JiraModel, Project, permission_holder
 from tests.connectors.fakes.tool import FakeCall, FakeComment, FakeError
 from tests.sources.site import SiteResponse
 
@@ -37,12 +37,12 @@ class FakeJira(JiraModel):
             ("GET", "/project", self._all_projects),
             ("GET", "/project/{name}", self._project),
             ("POST", "/search/jql", self.cloud_search),
-            ("POST", "/search", self._old_search),
+            ("POST", "/search", self._offset_search),
             ("POST", "/search/approximate-count", self._count),
             ("GET", "/issue/{number}", self._issue),
             ("GET", "/issue/{number}/comment", self._comments),
             ("GET", "/attachment/content/{number}", self.content),
-            ("GET", "/project/{number}/permissionscheme", self._scheme),
+            ("GET", "/project/{number}/permissionscheme", self._permission_scheme),
             ("GET", "/project/{number}/role/{role}", self._role),
             ("GET", "/issuesecurityschemes/level/member", self._members_of_level),
             ("GET", "/group/member", self._group),
@@ -65,11 +65,11 @@ class FakeJira(JiraModel):
 
     def _search_projects(self, call: FakeCall) -> Any:
         call.require_only("orderBy", "expand", "startAt", "maxResults")
-        return self.values_page(call, [self._project_json(one) for one in self.projects])
+        return self.values_page(call, [self._project_json(project) for project in self.projects])
 
     def _all_projects(self, call: FakeCall) -> Any:
         assert not self.cloud
-        return [self._project_json(one) for one in self.projects]
+        return [self._project_json(project) for project in self.projects]
 
     def _project(self, call: FakeCall, name: str) -> Any:
         return self._project_json(self._find_project(name))
@@ -80,90 +80,90 @@ class FakeJira(JiraModel):
                 return project
         raise FakeError(404)
 
-    def values_page(self, call: FakeCall, things: list[Any]) -> Any:
+    def values_page(self, call: FakeCall, values: list[Any]) -> Any:
         start, size = (
             int(call.params.get("startAt", 0)),
             min(self.page_size, int(call.params.get("maxResults", 50))),
         )
-        part = things[start : start + size]
-        end = start + len(part)
+        page = values[start : start + size]
+        end = start + len(page)
         return {
-            "values": part,
+            "values": page,
             "startAt": start,
             "maxResults": size,
-            "total": len(things),
-            "isLast": end >= len(things),
+            "total": len(values),
+            "isLast": end >= len(values),
         }
 
-    def matching(self, jql: str) -> list[tuple[Project, Issue]]:
-        """What a query finds: by the user's minutes."""
+    def search(self, jql: str) -> list[tuple[Project, Issue]]:
+        """The results of a JQL query, which compares times by the minute in the user's time zone."""
         if by_id := _BY_ID.fullmatch(jql):
-            found = [one for one in self.all() if one[1].id == int(by_id["id"])]
-            return [one for one in found if self._passes(one[1], by_id["filter"])]
-        asked = _JQL.fullmatch(jql)
-        assert asked, jql
-        found = [
+            hits = [hit for hit in self.all_issues() if hit[1].id == int(by_id["id"])]
+            return [hit for hit in hits if self._passes(hit[1], by_id["filter"])]
+        query = _JQL.fullmatch(jql)
+        assert query, jql
+        hits = [
             (project, issue)
-            for project, issue in self.all()
-            if project.id == int(asked["project"])
-            and self._passes(issue, asked["filter"])
-            and (asked["since"] is None or issue.updated >= self._parse_minute(asked["since"]))
-            and (asked["before"] is None or issue.updated < self._parse_minute(asked["before"]))
+            for project, issue in self.all_issues()
+            if project.id == int(query["project"])
+            and self._passes(issue, query["filter"])
+            and (query["since"] is None or issue.updated >= self._parse_minute(query["since"]))
+            and (query["before"] is None or issue.updated < self._parse_minute(query["before"]))
         ]
-        if asked["order"] == "key DESC":
-            return sorted(found, key=lambda one: -one[1].number)
-        return sorted(found, key=lambda one: (one[1].updated, one[1].number))
+        if query["order"] == "key DESC":
+            return sorted(hits, key=lambda hit: -hit[1].number)
+        return sorted(hits, key=lambda hit: (hit[1].updated, hit[1].number))
 
     def _passes(self, issue: Issue, condition: str | None) -> bool:
         return not condition or condition.removeprefix("labels = ") in issue.labels
 
-    def _parse_minute(self, told: str) -> datetime:
-        # Of an hour that the clock has twice, the later: the worst that a server can make of it.
-        return datetime.strptime(told, "%Y-%m-%d %H:%M").replace(tzinfo=ZoneInfo(self.zone), fold=1)
+    def _parse_minute(self, text: str) -> datetime:
+        # When the clock repeats an hour, take the later one: the worst choice that a server can make.
+        return datetime.strptime(text, "%Y-%m-%d %H:%M").replace(tzinfo=ZoneInfo(self.zone), fold=1)
 
     def cloud_search(self, call: FakeCall) -> Any:
         if not self.cloud:
             raise FakeError(404)
         assert set(call.body) <= {"jql", "fields", "maxResults", "nextPageToken"}
         start = int(call.body.get("nextPageToken", "t0")[1:])
-        found = self.matching(call.body["jql"])
-        part = found[start : start + self.page_size]
-        end = start + len(part)
-        told: dict[str, Any] = {"issues": [self._issue_json(*one, call.body["fields"]) for one in part]}
-        if end < len(found):
-            return told | {"nextPageToken": f"t{end}", "isLast": False}
-        return told | {"isLast": True}
+        hits = self.search(call.body["jql"])
+        page = hits[start : start + self.page_size]
+        end = start + len(page)
+        response: dict[str, Any] = {"issues": [self._issue_json(*hit, call.body["fields"]) for hit in page]}
+        if end < len(hits):
+            return response | {"nextPageToken": f"t{end}", "isLast": False}
+        return response | {"isLast": True}
 
-    def _old_search(self, call: FakeCall) -> Any:
+    def _offset_search(self, call: FakeCall) -> Any:
         if self.cloud:
             raise FakeError(410, {"errorMessages": ["The requested API has been removed."]})
         assert set(call.body) <= {"jql", "fields", "maxResults", "startAt"}
         start = call.body["startAt"]
-        found = self.matching(call.body["jql"])
-        part = found[start : start + min(self.page_size, call.body["maxResults"])]
-        issues = [self._issue_json(*one, call.body["fields"]) for one in part]
-        return {"issues": issues, "startAt": start, "maxResults": self.page_size, "total": len(found)}
+        hits = self.search(call.body["jql"])
+        page = hits[start : start + min(self.page_size, call.body["maxResults"])]
+        issues = [self._issue_json(*hit, call.body["fields"]) for hit in page]
+        return {"issues": issues, "startAt": start, "maxResults": self.page_size, "total": len(hits)}
 
     def _count(self, call: FakeCall) -> Any:
-        return {"count": len(self.matching(call.body["jql"]))}
+        return {"count": len(self.search(call.body["jql"]))}
 
     def timestamp(self, when: datetime) -> str:
         return when.astimezone(ZoneInfo(self.zone)).strftime("%Y-%m-%dT%H:%M:%S.000%z")
 
-    def rich(self, text: str) -> Any:
-        """A text as this Jira writes it."""
+    def rich_text(self, text: str) -> Any:
+        """A text in the markup of this Jira."""
         if not self.cloud:
             return f"h1. Head\n{{panel}}{text}{{panel}}"
         inner = {"type": "paragraph", "content": [{"type": "text", "text": text}]}
         return {"type": "doc", "version": 1, "content": [{"type": "hologram", "content": [inner]}]}
 
     def _issue_json(self, project: Project, issue: Issue, fields: list[str]) -> Any:
-        told: dict[str, Any] = {
+        all_fields: dict[str, Any] = {
             "summary": issue.title,
-            "description": self.rich(issue.text),
+            "description": self.rich_text(issue.text),
             "updated": self.timestamp(issue.updated),
             "comment": {
-                "comments": [self._comment(one) for one in issue.comments[:1]],
+                "comments": [self._comment_json(comment) for comment in issue.comments[:1]],
                 "total": len(issue.comments),
                 "maxResults": 1,
                 "startAt": 0,
@@ -178,21 +178,21 @@ class FakeJira(JiraModel):
                 for number, data in issue.files.items()
             ],
         }  # fmt: skip
-        held = {name: value for name, value in told.items() if name in fields}
-        return {"id": str(issue.id), "key": f"{project.key}-{issue.number}", "fields": held}
+        requested_fields = {name: value for name, value in all_fields.items() if name in fields}
+        return {"id": str(issue.id), "key": f"{project.key}-{issue.number}", "fields": requested_fields}
 
-    def _comment(self, one: FakeComment) -> dict[str, Any]:
+    def _comment_json(self, comment: FakeComment) -> dict[str, Any]:
         author = {"accountId": "a:1", "displayName": "Ann"}
         return {
-            "id": str(one.id),
+            "id": str(comment.id),
             "author": author,
-            "body": self.rich(one.text),
-            "created": self.timestamp(one.at),
-            **one.more,
+            "body": self.rich_text(comment.text),
+            "created": self.timestamp(comment.at),
+            **comment.more,
         }
 
     def _find_issue(self, number: str) -> tuple[Project, Issue]:
-        for project, issue in self.all():
+        for project, issue in self.all_issues():
             if str(issue.id) == number:
                 return project, issue
         raise FakeError(
@@ -207,44 +207,53 @@ class FakeJira(JiraModel):
         params = call.require_only("startAt", "maxResults", "orderBy")
         comments = self._find_issue(number)[1].comments
         start = int(params["startAt"])
-        part = comments[start : start + self.page_size]
-        return {"comments": [self._comment(one) for one in part], "startAt": start, "total": len(comments)}
+        page = comments[start : start + self.page_size]
+        return {
+            "comments": [self._comment_json(comment) for comment in page],
+            "startAt": start,
+            "total": len(comments),
+        }
 
     def content(self, call: FakeCall, number: str) -> SiteResponse:
-        for _, issue in self.all():
+        for _, issue in self.all_issues():
             if int(number) in issue.files:
                 return SiteResponse(200, issue.files[int(number)])
         raise FakeError(404)
 
-    def _scheme(self, call: FakeCall, number: str) -> Any:
+    def _permission_scheme(self, call: FakeCall, number: str) -> Any:
         call.require_only("expand")
         project = self._find_project(number)
-        if project.secret_scheme:
+        if project.hides_scheme:
             raise FakeError(403)
         grants = [
-            {"id": 1, "permission": "BROWSE_PROJECTS", "holder": self.holder(one)} for one in project.grants
+            {"id": 1, "permission": "BROWSE_PROJECTS", "holder": self.holder_json(grant)}
+            for grant in project.grants
         ]
-        other = {"id": 2, "permission": "EDIT_ISSUES", "holder": self.holder(holder_json("anyone", ""))}
-        return {"id": 5, "name": "Scheme", "permissions": [*grants, other]}
+        unrelated_grant = {
+            "id": 2,
+            "permission": "EDIT_ISSUES",
+            "holder": self.holder_json(permission_holder("anyone", "")),
+        }
+        return {"id": 5, "name": "Scheme", "permissions": [*grants, unrelated_grant]}
 
-    def holder(self, held: dict[str, Any]) -> dict[str, Any]:
-        return held
+    def holder_json(self, holder: dict[str, Any]) -> dict[str, Any]:
+        return holder
 
     def _role(self, call: FakeCall, number: str, role: str) -> Any:
         actors = self._find_project(number).roles[int(role)]
-        return {"id": int(role), "name": "Members", "actors": [self.actor(one) for one in actors]}
+        return {"id": int(role), "name": "Members", "actors": [self.actor_json(actor) for actor in actors]}
 
-    def actor(self, one: str) -> dict[str, Any]:
-        if one.startswith("@"):
-            group = {"groupId": one[1:], "name": one[1:], "displayName": one[1:]}
+    def actor_json(self, actor: str) -> dict[str, Any]:
+        if actor.startswith("@"):
+            group = {"groupId": actor[1:], "name": actor[1:], "displayName": actor[1:]}
             return {"type": "atlassian-group-role-actor", "actorGroup": group}
-        return {"type": "atlassian-user-role-actor", "actorUser": {"accountId": one}}
+        return {"type": "atlassian-user-role-actor", "actorUser": {"accountId": actor}}
 
     def _members_of_level(self, call: FakeCall) -> Any:
         level = int(call.require_only("levelId", "startAt", "maxResults")["levelId"])
-        held = self.levels[level]
+        holders = self.levels[level]
         return self.values_page(
-            call, [{"id": "1", "issueSecurityLevelId": str(level), "holder": one} for one in held]
+            call, [{"id": "1", "issueSecurityLevelId": str(level), "holder": holder} for holder in holders]
         )
 
     def _group(self, call: FakeCall) -> Any:
@@ -254,23 +263,23 @@ class FakeJira(JiraModel):
         name = params["groupId" if self.cloud else "groupname"]
         if name not in self.groups:
             raise FakeError(404)
-        gone = (
+        bots = (
             [{"accountId": "x", "displayName": "Bot", "accountType": "app", "active": True}]
             if self.cloud
             else []
         )
-        return self.values_page(call, [*gone, *(self.person(one) for one in self.groups[name])])
+        return self.values_page(call, [*bots, *(self.user_json(account) for account in self.groups[name])])
 
     def _user(self, call: FakeCall) -> Any:
         name = "accountId" if self.cloud else "username"
-        return self.person(call.require_only(name)[name])
+        return self.user_json(call.require_only(name)[name])
 
-    def person(self, account: str) -> dict[str, Any]:
-        shown = {"emailAddress": self.people[account]} if self.people[account] else {}
-        named = {"accountId": account, "accountType": "atlassian"}
+    def user_json(self, account: str) -> dict[str, Any]:
+        email = {"emailAddress": self.people[account]} if self.people[account] else {}
+        identity = {"accountId": account, "accountType": "atlassian"}
         if not self.cloud:
-            named = {"key": f"JIRAUSER{account}", "name": account}
-        return {**named, "displayName": account, "active": True, **shown}
+            identity = {"key": f"JIRAUSER{account}", "name": account}
+        return {**identity, "displayName": account, "active": True, **email}
 
 
 class FakeJiraDataCenter(FakeJira):
@@ -283,9 +292,9 @@ class FakeJiraDataCenter(FakeJira):
     def _level_accounts(self, project: Project, level: int) -> set[str] | None:
         return None
 
-    def holder(self, held: dict[str, Any]) -> dict[str, Any]:
-        return {"type": held["type"], **({"parameter": held["value"]} if held.get("value") else {})}
+    def holder_json(self, holder: dict[str, Any]) -> dict[str, Any]:
+        return {"type": holder["type"], **({"parameter": holder["value"]} if holder.get("value") else {})}
 
-    def actor(self, one: str) -> dict[str, Any]:
-        kind = "group" if one.startswith("@") else "user"
-        return {"type": f"atlassian-{kind}-role-actor", "name": one.removeprefix("@"), "displayName": one}
+    def actor_json(self, actor: str) -> dict[str, Any]:
+        kind = "group" if actor.startswith("@") else "user"
+        return {"type": f"atlassian-{kind}-role-actor", "name": actor.removeprefix("@"), "displayName": actor}

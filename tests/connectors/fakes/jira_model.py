@@ -32,7 +32,7 @@ class Project:
     grants: list[dict[str, Any]]
     issues: list[Issue] = field(default_factory=list[Issue])
     roles: dict[int, list[str]] = field(default_factory=dict[int, list[str]])  # accounts, or @group
-    secret_scheme: bool = False
+    hides_scheme: bool = False
 
 
 class JiraModel(FakeAtlassian):
@@ -41,37 +41,37 @@ class JiraModel(FakeAtlassian):
     def __init__(self) -> None:
         super().__init__()
         self.levels: dict[int, list[dict[str, Any]]] = {
-            7: [holder_json("user", "a:1"), holder_json("reporter", "")]
+            7: [permission_holder("user", "a:1"), permission_holder("reporter", "")]
         }
         self.projects = [
             Project(
                 self.new_id(),
                 "AB",
-                [holder_json("group", "devs"), holder_json("projectRole", "10")],
+                [permission_holder("group", "devs"), permission_holder("projectRole", "10")],
                 roles={10: ["@all"]},
             ),
-            Project(self.new_id(), "PUB", [holder_json("anyone", "")]),
+            Project(self.new_id(), "PUB", [permission_holder("anyone", "")]),
         ]
         self.labels_followed: str | None = None
         for _ in range(12):
             self.add()
 
     def config(self) -> dict[str, Any]:
-        filtered = {} if self.labels_followed is None else {"jql": f"labels = {self.labels_followed}"}
-        return super().config() | filtered
+        issue_filter = {} if self.labels_followed is None else {"jql": f"labels = {self.labels_followed}"}
+        return super().config() | issue_filter
 
     def add(self) -> None:
         number = self.new_id()
-        project = self.projects[len(self.all()) % len(self.projects)]
-        made = Issue(
+        project = self.projects[len(self.all_issues()) % len(self.projects)]
+        issue = Issue(
             number,
             len(project.issues) + number,
             f"Title {self.new_word()}",
             f"Text {self.new_word()}",
             self.now,
         )
-        made.comments = [self._new_comment() for _ in range(2 + number % 2)]
-        project.issues.append(made)
+        issue.comments = [self._new_comment() for _ in range(2 + number % 2)]
+        project.issues.append(issue)
 
     def _new_comment(self, **more: Any) -> FakeComment:
         return FakeComment(self.new_id(), f"said {self.new_word()}", self.now, more=more)
@@ -96,14 +96,14 @@ class JiraModel(FakeAtlassian):
         issue.updated = self.now
 
     def move(self, project: Project, issue: Issue) -> None:
-        """To the other project, where it has another key."""
-        other = self.projects[1 - self.projects.index(project)]
+        """Move an issue to the other project, where it gets another key."""
+        target = self.projects[1 - self.projects.index(project)]
         project.issues.remove(issue)
         issue.number = 1000 + self.new_id()
-        other.issues.append(issue)
+        target.issues.append(issue)
 
     def delete(self, pick: int) -> None:
-        if len(self.all()) > 3:
+        if len(self.all_issues()) > 3:
             project, issue = self._pick(pick)
             project.issues.remove(issue)
 
@@ -111,38 +111,38 @@ class JiraModel(FakeAtlassian):
         group = self.groups["devs" if pick % 2 else "all"]
         group.remove("c:3") if "c:3" in group else group.append("c:3")
 
-    def all(self) -> list[tuple[Project, Issue]]:
+    def all_issues(self) -> list[tuple[Project, Issue]]:
         return [(project, issue) for project in self.projects for issue in project.issues]
 
     def _pick(self, pick: int) -> tuple[Project, Issue]:
-        return self.all()[pick % len(self.all())]
+        return self.all_issues()[pick % len(self.all_issues())]
 
     def expected_documents(self) -> dict[str, ExpectedDocument]:
         expected: dict[str, ExpectedDocument] = {}
-        for project, issue in self.all():
+        for project, issue in self.all_issues():
             if self.labels_followed is None or self.labels_followed in issue.labels:
-                said = [one.text for one in issue.comments if "visibility" not in one.more]
+                comments = [comment.text for comment in issue.comments if "visibility" not in comment.more]
                 expected[f"issue:{issue.id}"] = ExpectedDocument(
-                    words_in(" ".join([issue.title, issue.text, *said])), self._acl(project, issue)
+                    words_in(" ".join([issue.title, issue.text, *comments])), self._acl(project, issue)
                 )
         return expected
 
     def _acl(self, project: Project, issue: Issue) -> frozenset[str]:
-        browse = None if project.secret_scheme else self._allowed_accounts(project, project.grants)
+        browse = None if project.hides_scheme else self._allowed_accounts(project, project.grants)
         level = {"*"} if issue.level is None else self._level_accounts(project, issue.level)
         if browse is None or level is None:
             return frozenset()
-        both = level if "*" in browse else browse if "*" in level else browse & level
-        if "*" in both:
+        accounts = level if "*" in browse else browse if "*" in level else browse & level
+        if "*" in accounts:
             return frozenset({"org:*"})
-        return frozenset(f"user_email:{self.people[one]}" for one in both if self.people[one])
+        return frozenset(f"user_email:{self.people[account]}" for account in accounts if self.people[account])
 
     def _level_accounts(self, project: Project, level: int) -> set[str] | None:
         return self._allowed_accounts(project, self.levels[level])
 
-    def _allowed_accounts(self, project: Project, held: list[dict[str, Any]]) -> set[str]:
+    def _allowed_accounts(self, project: Project, holders: list[dict[str, Any]]) -> set[str]:
         accounts: set[str] = set()
-        for holder in held:
+        for holder in holders:
             kind, value = holder["type"], str(holder.get("value", ""))
             if kind == "anyone":
                 accounts.add("*")
@@ -156,5 +156,5 @@ class JiraModel(FakeAtlassian):
         return accounts
 
 
-def holder_json(kind: str, value: str) -> dict[str, Any]:
+def permission_holder(kind: str, value: str) -> dict[str, Any]:
     return {"type": kind, **({"value": value, "parameter": value} if value else {})}

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+import pytest
+
 from tests.sources.site import Site, SiteRequest, SiteResponse, serve
 
-SECRET = "s3cret-token-that-nobody-may-see"
+SECRET = "s3cret-token-of-the-tool"
 WORD = re.compile(r"\bw\d+x\b")
 
 
@@ -33,7 +35,7 @@ class FakeError(Exception):
 
 @dataclass(frozen=True)
 class FakeCall:
-    """A request, taken apart."""
+    """A parsed request."""
 
     method: str
     path: str
@@ -50,7 +52,7 @@ class FakeCall:
 
 @dataclass
 class FakeRule:
-    """What happens to requests that match: so many times, after so many."""
+    """An action for matching requests: it runs `times` times, after `after` requests."""
 
     matches: Callable[[FakeCall], bool]
     act: Callable[[], SiteResponse | None]
@@ -60,7 +62,7 @@ class FakeRule:
 
 @dataclass
 class ExpectedDocument:
-    """What a document must be: its words, and who may see it."""
+    """The expected words and readers of a document."""
 
     words: frozenset[str]
     acl: frozenset[str]
@@ -71,7 +73,7 @@ AnyFakeTool = TypeVar("AnyFakeTool", bound="FakeTool")
 
 
 class FakeTool:
-    """Base of all fakes. `cap` is how many things a page has at most."""
+    """Base of all fakes. `page_size` is how many rows a page has at most."""
 
     kind = ""
     page_size = 4
@@ -90,7 +92,7 @@ class FakeTool:
     # ── for tests ────────────────────────────────────────────────────────────────────────────────────────
 
     def config(self) -> dict[str, Any]:
-        """The configuration of a connector that follows all of it."""
+        """The configuration of a connector that reads the whole tool."""
         raise NotImplementedError
 
     def credentials(self) -> dict[str, Any]:
@@ -122,7 +124,7 @@ class FakeTool:
         raise NotImplementedError
 
     def detail_calls(self) -> list[str]:
-        """All such requests, in order."""
+        """All requests for single documents, in order."""
         return [f"{call.path}?{call.params}{call.body}" for call in self.calls if self.is_detail(call)]
 
     def new_word(self) -> str:
@@ -147,7 +149,7 @@ class FakeTool:
         after: int = 0,
         times: int = 1,
     ) -> None:
-        """Have something happen when requests come; what `act` gives is the answer, None the usual one."""
+        """Run `act` when a request matches; its result is the response, or None for the usual response."""
         with self.lock:
             self.rules.append(FakeRule(matches, act, after, times))
 
@@ -155,17 +157,17 @@ class FakeTool:
 
     def route(self, method: str, pattern: str, route: Route) -> None:
         """Serve `pattern`, in which `{name}` is a part of the path, by `route(call, name=…)`."""
-        compiled = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", pattern))
-        self.routes.append((method, compiled, route))
+        expression = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", pattern))
+        self.routes.append((method, expression, route))
 
-    def answer(self, asked: SiteRequest) -> SiteResponse:
+    def answer(self, request: SiteRequest) -> SiteResponse:
         """The response to a request."""
-        url = urlsplit(asked.path)
+        url = urlsplit(request.path)
         params = dict(parse_qsl(url.query, keep_blank_values=True))
-        headers = {name.lower(): value for name, value in asked.headers.items()}
+        headers = {name.lower(): value for name, value in request.headers.items()}
         is_git = headers.get("content-type", "").startswith("application/x-git")
-        body = (asked.body if is_git else json.loads(asked.body)) if asked.body else None
-        call = FakeCall(asked.method, url.path, params, headers, body)
+        body = (request.body if is_git else json.loads(request.body)) if request.body else None
+        call = FakeCall(request.method, url.path, params, headers, body)
         with self.lock:
             self.calls.append(call)
             try:
@@ -180,14 +182,16 @@ class FakeTool:
                         if (answer := rule.act()) is not None:
                             return answer
                 return self._route(call)
-            except FakeError as refused:
-                return self.respond(refused.body or {"message": "no"}, refused.status, **refused.headers)
-            except BaseException as error:  # a mistake in the fake, or a request that no tool would take
+            except FakeError as error_response:
+                return self.respond(
+                    error_response.body or {"message": "no"}, error_response.status, **error_response.headers
+                )
+            except BaseException as error:  # a mistake in the fake, or a request that no tool would accept
                 self.errors.append(error)
                 return self.respond({"message": repr(error)}, 418)
 
     def _route(self, call: FakeCall) -> SiteResponse:
-        if call.method == "POST" and call.body is None:  # the client left in the middle of it
+        if call.method == "POST" and call.body is None:  # the client closed the connection half-way
             raise FakeError(400)
         self.check_authorization(call)
         for method, pattern, route in self.routes:
@@ -202,31 +206,33 @@ class FakeTool:
         if call.headers.get("authorization") != f"Bearer {SECRET}":
             raise FakeError(
                 401, {"message": f"Bad credentials {SECRET}"}
-            )  # a tool that repeats what it was given
+            )  # some tools repeat the token in their error
 
     def respond(self, body: object, status: int = 200, /, **headers: str) -> SiteResponse:
-        """A JSON answer, with the tool's time."""
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        """A JSON response with the tool's clock in its Date header."""
+        header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
         date = format_datetime(self.now, usegmt=True)
         return SiteResponse(
-            status, json.dumps(body).encode(), {"Content-Type": "application/json", "Date": date, **named}
+            status,
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json", "Date": date, **header_fields},
         )
 
     def respond_page(
-        self, call: FakeCall, things: list[Any], show: Callable[[Any], Any] = lambda one: one
+        self, call: FakeCall, rows: list[Any], show: Callable[[Any], Any] = lambda row: row
     ) -> SiteResponse:
         """A page by number, with the link to the next."""
         size = min(self.page_size, int(call.params.get("per_page", 30)))
         page = int(call.params.get("page", 1))
-        part = things[(page - 1) * size : page * size]
+        page_rows = rows[(page - 1) * size : page * size]
         headers: dict[str, str] = {}
-        if page * size < len(things):
-            last = -(-len(things) // size)
+        if page * size < len(rows):
+            last = -(-len(rows) // size)
             headers["Link"] = ", ".join(
                 f'<{self.page_url(call, page=str(number))}>; rel="{rel}"'
                 for rel, number in (("next", page + 1), ("last", last))
             )
-        return self.respond([show(one) for one in part], **headers)
+        return self.respond([show(row) for row in page_rows], **headers)
 
     def page_url(self, call: FakeCall, **params: str) -> str:
         """The address of a request with other parameters."""
@@ -236,12 +242,12 @@ class FakeTool:
 
 
 def rate_limited(fake: FakeTool, seconds: int = 3600, status: int = 429) -> Callable[[], SiteResponse]:
-    """Answers with a limit."""
+    """An action that responds with a rate limit."""
     return lambda: fake.respond({"message": "slow down"}, status, Retry_After=str(seconds))
 
 
 def failing(fake: FakeTool, status: int = 500) -> Callable[[], SiteResponse]:
-    """Answers with an error."""
+    """An action that responds with an error."""
     return lambda: fake.respond({"message": "no"}, status)
 
 
@@ -252,7 +258,7 @@ def words_in(text: str) -> frozenset[str]:
 
 @contextmanager
 def serve_fake(fake: AnyFakeTool) -> Generator[AnyFakeTool]:
-    """Serve a fake until the test is over; a request that no tool would take fails the test."""
+    """Serve a fake until the test is over; a request that no tool would accept fails the test."""
     with serve() as site:
         site.fallback = fake.answer
         fake.site = site
@@ -262,10 +268,21 @@ def serve_fake(fake: AnyFakeTool) -> Generator[AnyFakeTool]:
         raise error
 
 
+def fake_tool_fixture(kind: type[FakeTool]) -> Any:
+    """A fixture for modules that test one kind of tool: `tool = fake_tool_fixture(FakeGitHub)`."""
+
+    @pytest.fixture
+    def tool() -> Generator[FakeTool]:
+        with serve_fake(kind()) as fake:
+            yield fake
+
+    return tool
+
+
 def _record_calls(fake: FakeTool) -> None:
     """Write the requests to RECORD_CALLS, for `bench.conformity`."""
     if folder := os.environ.get("RECORD_CALLS"):
-        name = type(fake).__name__.removesuffix("Double").lower()
+        name = type(fake).__name__.removeprefix("Fake").lower()
         with (Path(folder) / f"{name}-{os.getpid()}.jsonl").open("a", encoding="utf-8") as file:
             for call in fake.calls:
                 entry = {

@@ -1,8 +1,7 @@
-"""What is odd about GitHub: pull requests among issues, repositories that move, limits that hide, Apps."""
+"""The peculiarities of GitHub: pull requests among issues, renamed repositories, secondary rate limits, Apps."""
 
 import base64
 import json
-from collections.abc import Generator
 from datetime import timedelta
 from typing import Any
 
@@ -14,26 +13,22 @@ from gristmill.connectors.github.connector import KIND
 from gristmill.connectors.port import ConnectorLimits
 from gristmill.errors import Invalid
 from tests.connectors.fakes.github import FakeGitHub, iso
-from tests.connectors.fakes.tool import FakeCall, serve_fake
+from tests.connectors.fakes.tool import FakeCall, fake_tool_fixture
 from tests.connectors.harness import ConnectorHarness
-from tests.connectors.test_sync import change
 from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def tool() -> Generator[FakeGitHub]:
-    with serve_fake(FakeGitHub()) as fake:
-        yield fake
+tool = fake_tool_fixture(FakeGitHub)
 
 
 async def test_pull_requests_among_the_issues_are_read_as_such(
     harness: ConnectorHarness, tool: FakeGitHub
 ) -> None:
-    """GitHub's list of issues has both; reviews are asked of pull requests alone (the fake minds)."""
+    """GitHub's list of issues has both; reviews are requested only of pull requests (the fake checks it)."""
     await harness.sync()
-    pulls = {f"issue:{one.id}" for repo in tool.repos for one in repo.issues if one.is_pull}
+    pulls = {f"issue:{issue.id}" for repo in tool.repos for issue in repo.issues if issue.is_pull}
     rows = await harness.fetch("select source_key from item where metadata ->> 'type' = 'pull_request'")
     assert pulls
     assert {key for (key,) in rows} == pulls
@@ -43,10 +38,10 @@ async def test_without_pull_requests_they_are_neither_read_nor_kept(
     harness: ConnectorHarness, tool: FakeGitHub
 ) -> None:
     await harness.sync()
-    await change(harness, config={**tool.config(), "pullRequests": False})
+    await harness.change(config={**tool.config(), "pullRequests": False})
     tool.calls.clear()
     await harness.sync(allow_deletions=True)
-    pulls = {f"issue:{one.id}" for repo in tool.repos for one in repo.issues if one.is_pull}
+    pulls = {f"issue:{issue.id}" for repo in tool.repos for issue in repo.issues if issue.is_pull}
     assert set(await harness.indexed_documents()) == set(tool.expected_documents()) - pulls
     assert not [path for path in tool.detail_calls() if "reviews" in path]
 
@@ -54,21 +49,21 @@ async def test_without_pull_requests_they_are_neither_read_nor_kept(
 async def test_a_wiki_is_fetched_again_only_when_it_changed(
     harness: ConnectorHarness, tool: FakeGitHub
 ) -> None:
-    """What GitHub shows at the side is not a page; a wiki that was never begun is empty."""
+    """The sidebar is not a page; a wiki without a first page is empty."""
     tool.repos[0].wiki = {"Home.md": f"Welcome {tool.new_word()}"}
     tool.repos[1].wiki = {}
     assert (await harness.sync()).status == "success"
     await harness.assert_matches_tool()
     tool.repos[0].wiki["_Sidebar.md"] = "Home, and so on"
-    for fetched in (1, 0):
+    for expected_fetches in (1, 0):
         tool.calls.clear()
         assert (await harness.sync()).status == "success"
-        assert sum(call.path.endswith("/git-upload-pack") for call in tool.calls) == fetched
+        assert sum(call.path.endswith("/git-upload-pack") for call in tool.calls) == expected_fetches
     assert "Welcome" in str(await harness.fetch("select text from chunk where text like '%%Welcome%%'"))
     assert await harness.fetch("select 1 from item where title ilike '%%sidebar%%'") == []
 
 
-async def test_a_wiki_that_is_closed_to_the_token_costs_itself_alone(
+async def test_a_wiki_that_the_token_can_not_read_fails_alone(
     harness: ConnectorHarness, tool: FakeGitHub
 ) -> None:
     tool.repos[0].wiki = {"Home.md": f"Welcome {tool.new_word()}"}
@@ -82,16 +77,16 @@ async def test_a_wiki_that_is_closed_to_the_token_costs_itself_alone(
 
 
 async def test_a_renamed_repository_is_the_same_one(harness: ConnectorHarness, tool: FakeGitHub) -> None:
-    """Named by its number: nothing is added or pruned, and old names lead to it; S2-26."""
-    await change(harness, config={"baseUrl": tool.config()["baseUrl"], "repositories": ["acme/widget"]})
+    """Repositories are identified by number: a new name adds and prunes nothing, and old names redirect; S2-26."""
+    await harness.change(config={"baseUrl": tool.config()["baseUrl"], "repositories": ["acme/widget"]})
     await harness.sync()
     before = await harness.indexed_documents()
-    tool.repos[0].former.append("acme/widget")
+    tool.repos[0].former_names.append("acme/widget")
     tool.repos[0].name = "other/gadget"
     run = await harness.sync()
     assert (run.status, run.documents_pruned) == ("success", 0)
     assert await harness.indexed_documents() == before
-    tool.new_issue(tool.repos[0])
+    tool.add_issue(tool.repos[0])
     tool.advance_clock()
     run = await harness.sync()
     assert run.documents_ingested == 1
@@ -100,17 +95,17 @@ async def test_a_renamed_repository_is_the_same_one(harness: ConnectorHarness, t
 async def test_a_transferred_issue_goes_from_one_repository_to_the_other(
     harness: ConnectorHarness, tool: FakeGitHub
 ) -> None:
-    """It has another id there, and its old address leads to it."""
+    """It gets another id there, and its old address redirects to it."""
     await harness.sync()
-    old = tool.repos[0].issues[0]
-    tool.repos[0].issues.remove(old)
-    moved = tool.new_issue(tool.repos[1])
-    target = f"{tool.config()['baseUrl']}/repos/{tool.repos[1].name}/issues/{moved.number}"
+    old_issue = tool.repos[0].issues[0]
+    tool.repos[0].issues.remove(old_issue)
+    new_issue = tool.add_issue(tool.repos[1])
+    target = f"{tool.config()['baseUrl']}/repos/{tool.repos[1].name}/issues/{new_issue.number}"
 
-    def asked(call: FakeCall) -> bool:
-        return call.path == f"/repos/{tool.repos[0].name}/issues/{old.number}"
+    def reads_old_address(call: FakeCall) -> bool:
+        return call.path == f"/repos/{tool.repos[0].name}/issues/{old_issue.number}"
 
-    tool.add_rule(asked, lambda: tool.respond({}, 301, Location=target), times=10)
+    tool.add_rule(reads_old_address, lambda: tool.respond({}, 301, Location=target), times=10)
     assert (await harness.sync()).status == "success"
     await harness.assert_matches_tool()
 
@@ -119,7 +114,7 @@ async def test_a_transferred_issue_goes_from_one_repository_to_the_other(
 async def test_a_secondary_limit_is_a_limit_and_not_a_refusal(
     harness: ConnectorHarness, tool: FakeGitHub, header: str
 ) -> None:
-    """403 with Retry-After, with x-ratelimit-reset, or with words alone."""
+    """403 with Retry-After, with x-ratelimit-reset, or only with a message."""
     headers: dict[str, str] = {"retry": {"Retry_After": "1800"}, "none": {}}.get(
         header,
         {
@@ -131,68 +126,70 @@ async def test_a_secondary_limit_is_a_limit_and_not_a_refusal(
     tool.add_rule(tool.is_detail, lambda: tool.respond(message, 403, **headers), after=3)
     run = await harness.start()
 
-    async def waits() -> bool:
+    async def is_waiting() -> bool:
         return (await harness.reload_run(run)).rate_limited_until is not None
 
-    await wait_until(waits)
+    await wait_until(is_waiting)
     ((seconds,),) = await harness.fetch(
         "select extract(epoch from rate_limited_until - clock_now())::int from connector"
     )
     low, high = {"retry": (1700, 1801), "reset": (3500, 3602), "none": (50, 61)}[header]
     assert low <= seconds <= high
 
-    async def hurried() -> bool:
+    async def is_over() -> bool:
         await harness.run_delayed_jobs()
         return (await harness.reload_run(run)).completed_at is not None
 
-    await wait_until(hurried)
+    await wait_until(is_over)
     await harness.assert_matches_tool()
 
 
 async def test_a_tree_that_is_too_large_for_one_answer_is_walked(
     harness: ConnectorHarness, tool: FakeGitHub
 ) -> None:
-    whole = tool._tree  # pyright: ignore[reportPrivateUsage]
+    full_tree = tool._tree  # pyright: ignore[reportPrivateUsage]
 
-    def truncated(call: FakeCall, owner: str, name: str, sha: str) -> Any:
-        found = whole(call, owner, name, sha.removeprefix("docs-"))
-        entries = found["tree"]
+    def truncated_tree(call: FakeCall, owner: str, name: str, sha: str) -> Any:
+        tree = full_tree(call, owner, name, sha.removeprefix("docs-"))
+        entries = tree["tree"]
         if sha.startswith("docs-"):
             below = [entry for entry in entries if entry["path"].startswith("docs/")]
             cut = [{**entry, "path": entry["path"].removeprefix("docs/")} for entry in below]
-            return {**found, "tree": cut}
+            return {**tree, "tree": cut}
         if "recursive" in call.params:
-            return {**found, "tree": entries[:1], "truncated": True}
-        return {**found, "tree": [*entries, {"path": "docs", "type": "tree", "sha": f"docs-{found['sha']}"}]}
+            return {**tree, "tree": entries[:1], "truncated": True}
+        return {**tree, "tree": [*entries, {"path": "docs", "type": "tree", "sha": f"docs-{tree['sha']}"}]}
 
     tool.routes = [
-        (method, pattern, truncated if "git/trees" in pattern.pattern else route)
+        (method, pattern, truncated_tree if "git/trees" in pattern.pattern else route)
         for method, pattern, route in tool.routes
     ]
     await harness.sync()
     await harness.assert_matches_tool()
 
 
-async def test_an_app_signs_for_itself_and_renews_its_token(tool: FakeGitHub) -> None:
+async def test_a_github_app_signs_its_requests_and_renews_its_token(tool: FakeGitHub) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    given: list[str] = []
+    tokens: list[str] = []
 
-    def token(call: FakeCall, installation: str) -> Any:
+    def issue_token(call: FakeCall, installation: str) -> Any:
         assert installation == "77"
         head, body, signature = call.headers["authorization"].removeprefix("Bearer ").split(".")
-        padded = base64.urlsafe_b64decode(signature + "==")
-        key.public_key().verify(padded, f"{head}.{body}".encode(), padding.PKCS1v15(), hashes.SHA256())
+        signature_bytes = base64.urlsafe_b64decode(signature + "==")
+        key.public_key().verify(
+            signature_bytes, f"{head}.{body}".encode(), padding.PKCS1v15(), hashes.SHA256()
+        )
         claims = json.loads(base64.urlsafe_b64decode(body + "=="))
         assert claims["iss"] == "123"
         assert claims["exp"] - claims["iat"] <= 600
-        given.append(f"ghs_{len(given)}")
-        return tool.respond({"token": given[-1], "expires_at": "2026-01-01T00:00:00Z"}, 201)
+        tokens.append(f"ghs_{len(tokens)}")
+        return tool.respond({"token": tokens[-1], "expires_at": "2026-01-01T00:00:00Z"}, 201)
 
     tool.check_authorization = lambda call: None
-    tool.route("POST", "/app/installations/{installation}/access_tokens", token)
+    tool.route("POST", "/app/installations/{installation}/access_tokens", issue_token)
     config = KIND.config.model_validate(tool.config())
     credentials = KIND.credentials.model_validate(
         {"appId": "123", "installationId": 77, "privateKey": pem.decode()}
@@ -203,13 +200,13 @@ async def test_an_app_signs_for_itself_and_renews_its_token(tool: FakeGitHub) ->
     finally:
         await connector.close()
     assert "App 123" in account.name
-    assert len(given) > 1  # they had run out
+    assert len(tokens) > 1  # the first one had expired
 
 
 @pytest.mark.parametrize(
     "credentials", [{}, {"token": "x", "appId": "1"}, {"appId": "1", "installationId": 2}, {"password": "x"}]
 )
-async def test_credentials_that_are_none_are_refused(
+async def test_incomplete_or_unknown_credentials_are_rejected(
     harness: ConnectorHarness, credentials: dict[str, Any]
 ) -> None:
     with pytest.raises(Invalid):

@@ -1,4 +1,4 @@
-"""Reads what git's own server sends, without a git binary."""
+"""Reading what git's own server sends, without a git binary."""
 
 import os
 import random
@@ -18,15 +18,15 @@ from tests.sources.site import Site, SiteRequest, SiteResponse, serve
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 
-def run(folder: Path, *arguments: str, given: bytes = b"") -> bytes:
+def run(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes:
     env = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
-    for who in ("AUTHOR", "COMMITTER"):
-        env |= {f"GIT_{who}_NAME": "n", f"GIT_{who}_EMAIL": "e@example.org"}
+    for role in ("AUTHOR", "COMMITTER"):
+        env |= {f"GIT_{role}_NAME": "n", f"GIT_{role}_EMAIL": "e@example.org"}
     return subprocess.run(
         ["git", *arguments],
         cwd=folder,
         env=env,
-        input=given,
+        input=stdin,
         check=True,
         capture_output=True,
     ).stdout
@@ -34,28 +34,28 @@ def run(folder: Path, *arguments: str, given: bytes = b"") -> bytes:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Generator[Site]:
-    """A server of the repositories below a folder, as git's own does it."""
+    """A server for the repositories below a folder, by `git upload-pack`."""
 
-    def answer(asked: SiteRequest) -> SiteResponse:
-        path, _, _ = asked.path.partition("?")
+    def answer(request: SiteRequest) -> SiteResponse:
+        path, _, _ = request.path.partition("?")
         name = path.split("/")[1]
         if not (tmp_path / name).is_dir():
             return SiteResponse(404)
         if path.endswith("/info/refs"):
             refs = run(tmp_path, "upload-pack", "--stateless-rpc", "--advertise-refs", name)
             return SiteResponse(200, b"001e# service=git-upload-pack\n0000" + refs)
-        return SiteResponse(200, run(tmp_path, "upload-pack", "--stateless-rpc", name, given=asked.body))
+        return SiteResponse(200, run(tmp_path, "upload-pack", "--stateless-rpc", name, stdin=request.body))
 
-    with serve() as served:
-        served.fallback = answer
-        yield served
+    with serve() as server:
+        server.fallback = answer
+        yield server
 
 
 @pytest.fixture
 async def http(site: Site) -> AsyncGenerator[Transport]:
-    made = Transport(site.url, headers={}, allow_private=True, max_wait=timedelta(0))
-    yield made
-    await made.close()
+    transport = Transport(site.url, headers={}, allow_private=True, max_wait=timedelta(0))
+    yield transport
+    await transport.close()
 
 
 def commit(folder: Path, files: dict[str, bytes]) -> None:
@@ -94,7 +94,7 @@ async def test_the_newest_files_are_read_whole_also_when_they_are_sent_as_differ
     assert {path for path in again if again[path] != found[path]} == {"Home.md"}
 
 
-async def test_what_is_too_large_is_left_out(tmp_path: Path, http: Transport) -> None:
+async def test_files_over_the_size_limit_are_left_out(tmp_path: Path, http: Transport) -> None:
     commit(tmp_path / "wiki", {"a.md": b"small", "b.md": b"x" * 5_000})
     assert set(await git.fetch_files(http, "/wiki", await git.fetch_head(http, "/wiki"), 1_000)) == {"a.md"}
 
@@ -112,14 +112,12 @@ async def test_links_and_empty_or_missing_repositories(tmp_path: Path, http: Tra
 
 
 @pytest.mark.parametrize("cut", [0, 4, 11, 40, 200, -21, -40])
-async def test_what_is_cut_short_or_no_pack_is_unreadable(
-    tmp_path: Path, http: Transport, site: Site, cut: int
-) -> None:
+async def test_a_truncated_pack_is_unreadable(tmp_path: Path, http: Transport, site: Site, cut: int) -> None:
     commit(tmp_path / "wiki", {f"{n}.md": os.urandom(300) for n in range(5)})
     head = await git.fetch_head(http, "/wiki")
-    asked = site.fallback
-    assert asked is not None
-    site.fallback = lambda one: SiteResponse(200, asked(one).body[:cut])
+    full_answer = site.fallback
+    assert full_answer is not None
+    site.fallback = lambda request: SiteResponse(200, full_answer(request).body[:cut])
     with pytest.raises(Unreadable):
         await git.fetch_files(http, "/wiki", head, 1 << 20)
 

@@ -1,39 +1,37 @@
-"""What is odd about GitLab: lists without totals, notes for fewer eyes, members by inheritance."""
+"""The peculiarities of GitLab: lists without totals, internal notes, inherited members."""
 
-from collections.abc import Generator
 from typing import Any
 
 import pytest
 
 from tests.connectors.fakes.gitlab import GUEST, REPORTER, FakeGitLab
-from tests.connectors.fakes.tool import serve_fake
+from tests.connectors.fakes.tool import fake_tool_fixture
 from tests.connectors.harness import ConnectorHarness
-from tests.connectors.test_sync import seen_by
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def tool() -> Generator[FakeGitLab]:
-    with serve_fake(FakeGitLab()) as fake:
-        yield fake
+tool = fake_tool_fixture(FakeGitLab)
 
 
 async def test_internal_notes_are_for_reporters_and_the_issue_for_all_members(
     harness: ConnectorHarness, tool: FakeGitLab
 ) -> None:
     project = tool.projects[0]
-    work = tool.new_work(project.issues)
+    issue = tool.add_work_item(project.issues)
     tool.edit(0)
-    work.notes.append(tool._new_comment(internal=True))  # pyright: ignore[reportPrivateUsage]
+    issue.notes.append(tool._new_comment(internal=True))  # pyright: ignore[reportPrivateUsage]
     await harness.sync()
     await harness.assert_matches_tool()
-    guest, owner = await seen_by(harness, "guest@example.org"), await seen_by(harness, "ann@example.org")
-    assert f"issue:{work.id}" in guest
-    assert f"issue:{work.id}:internal" not in guest
-    assert f"issue:{work.id}:internal" in owner
-    work.notes.pop()
-    work.updated = tool.now
+    guest, owner = (
+        await harness.visible_ids("guest@example.org"),
+        await harness.visible_ids("ann@example.org"),
+    )
+    assert f"issue:{issue.id}" in guest
+    assert f"issue:{issue.id}:internal" not in guest
+    assert f"issue:{issue.id}:internal" in owner
+    issue.notes.pop()
+    issue.updated = tool.now
     await harness.sync()
     await harness.assert_matches_tool()
 
@@ -41,16 +39,16 @@ async def test_internal_notes_are_for_reporters_and_the_issue_for_all_members(
 async def test_a_confidential_issue_is_hidden_from_guests_in_public_projects_too(
     harness: ConnectorHarness, tool: FakeGitLab
 ) -> None:
-    work = tool.new_work(tool.projects[1].issues, confidential=True)
+    issue = tool.add_work_item(tool.projects[1].issues, confidential=True)
     await harness.sync()
-    assert f"issue:{work.id}" not in await seen_by(harness, "stranger@example.org")
-    assert f"issue:{work.id}" in await seen_by(harness, "ann@example.org")
-    work.confidential, work.updated = False, tool.now
+    assert f"issue:{issue.id}" not in await harness.visible_ids("stranger@example.org")
+    assert f"issue:{issue.id}" in await harness.visible_ids("ann@example.org")
+    issue.confidential, issue.updated = False, tool.now
     await harness.sync()
-    assert f"issue:{work.id}" in await seen_by(harness, "stranger@example.org")
+    assert f"issue:{issue.id}" in await harness.visible_ids("stranger@example.org")
 
 
-async def test_who_is_a_member_by_a_group_above_counts_and_who_is_blocked_does_not(
+async def test_members_of_parent_groups_see_code_by_their_access_level(
     harness: ConnectorHarness, tool: FakeGitLab
 ) -> None:
     """`members/all` returns both; code is for reporters and up."""
@@ -58,8 +56,8 @@ async def test_who_is_a_member_by_a_group_above_counts_and_who_is_blocked_does_n
     await harness.sync()
     await harness.assert_matches_tool()
     files = {f"file:{tool.projects[0].id}:README.md"}
-    assert files <= await seen_by(harness, "ann@example.org")
-    assert not files & await seen_by(harness, "guest@example.org")
+    assert files <= await harness.visible_ids("ann@example.org")
+    assert not files & await harness.visible_ids("guest@example.org")
 
 
 async def test_lists_of_more_than_ten_thousand_are_read_without_totals_or_deep_offsets(
@@ -69,16 +67,16 @@ async def test_lists_of_more_than_ten_thousand_are_read_without_totals_or_deep_o
     tool.page_size = 100
     project = tool.projects[0]
     for _ in range(350):
-        tool.new_work(project.issues).notes = []
+        tool.add_work_item(project.issues).notes = []
         tool.advance_clock(1)
-    real = tool._works  # pyright: ignore[reportPrivateUsage]
+    list_work_items = tool._list_work_items  # pyright: ignore[reportPrivateUsage]
 
-    def shallow(call: Any, name: str, thing: str) -> Any:
+    def list_shallow_pages(call: Any, name: str, collection: str) -> Any:
         assert int(call.params.get("page", 1)) <= 2, "a deep offset"
-        return real(call, name, thing)
+        return list_work_items(call, name, collection)
 
     tool.routes = [
-        (method, pattern, shallow if pattern.pattern.endswith("merge_requests)") else route)
+        (method, pattern, list_shallow_pages if pattern.pattern.endswith("merge_requests)") else route)
         for method, pattern, route in tool.routes
     ]
     run = await harness.sync()

@@ -1,4 +1,4 @@
-"""Oddities of Jira, from its documentation and its users, and what must hold in spite of them."""
+"""The peculiarities of Jira, from its documentation and its users, and how the connector copes with them."""
 
 import re
 from collections.abc import Callable, Generator
@@ -33,15 +33,17 @@ def change_search_pages(fake: FakeJira, change: Callable[[FakeCall, dict[str, An
     fake.routes.insert(0, ("POST", re.compile(re.escape(f"{fake.root}/search/jql")), search))
 
 
-async def test_the_search_that_was_removed_is_never_asked(mill: app.Gristmill, jira: FakeJira) -> None:
+async def test_the_removed_search_api_is_never_called(mill: app.Gristmill, jira: FakeJira) -> None:
     """It answers 410."""
     harness = await ConnectorHarness.create(mill, jira)
     assert (await harness.sync()).status == "success"
     assert not [call for call in jira.calls if call.path == f"{jira.root}/search"]
 
 
-async def test_an_end_that_never_comes_does_not_hold_a_run(mill: app.Gristmill, jira: FakeJira) -> None:
-    """`isLast` is never true, and there is always a token; pages behind the end are empty."""
+async def test_a_search_without_a_last_page_does_not_hold_up_a_run(
+    mill: app.Gristmill, jira: FakeJira
+) -> None:
+    """`isLast` is never true, and there is always a token; pages after the end are empty."""
 
     def never_last(call: FakeCall, page: dict[str, Any]) -> dict[str, Any]:
         start = int(call.body.get("nextPageToken", "t0")[1:])
@@ -53,19 +55,19 @@ async def test_an_end_that_never_comes_does_not_hold_a_run(mill: app.Gristmill, 
     await harness.assert_matches_tool()
 
 
-async def test_a_token_that_repeats_at_the_end_does_not_hold_a_run(
+async def test_a_token_that_repeats_at_the_end_does_not_hold_up_a_run(
     mill: app.Gristmill, jira: FakeJira
 ) -> None:
-    """The last page is given again and again."""
+    """The last page is returned again and again."""
 
-    def again(call: FakeCall, page: dict[str, Any]) -> dict[str, Any]:
+    def repeat_last_page(call: FakeCall, page: dict[str, Any]) -> dict[str, Any]:
         if page["isLast"]:
             return page | {"isLast": False, "nextPageToken": call.body.get("nextPageToken", "t0")}
         return page
 
-    for number, (_, issue) in enumerate(jira.all()):
+    for number, (_, issue) in enumerate(jira.all_issues()):
         issue.updated = jira.now - timedelta(minutes=number)
-    change_search_pages(jira, again)
+    change_search_pages(jira, repeat_last_page)
     harness = await ConnectorHarness.create(mill, jira)
     run = await harness.sync()
     assert run.status == "success", await harness.log_text(run)
@@ -75,20 +77,20 @@ async def test_a_token_that_repeats_at_the_end_does_not_hold_a_run(
 async def test_a_token_that_repeats_in_a_crowded_minute_is_reported_and_skips_nothing(
     mill: app.Gristmill, jira: FakeJira
 ) -> None:
-    """All of a minute can't be read: the run says so, and once it can, everything is there."""
+    """One minute can't be read completely: the run reports it, and once it can, everything is indexed."""
     for _ in range(20):
         jira.add()
-    first_page = [True]
+    repeats = [True]
 
-    def stuck(call: FakeCall, page: dict[str, Any]) -> dict[str, Any]:
-        return page | {"isLast": False, "nextPageToken": "t0"} if first_page[0] else page
+    def repeat_first_page(call: FakeCall, page: dict[str, Any]) -> dict[str, Any]:
+        return page | {"isLast": False, "nextPageToken": "t0"} if repeats[0] else page
 
-    change_search_pages(jira, stuck)
+    change_search_pages(jira, repeat_first_page)
     harness = await ConnectorHarness.create(mill, jira)
     run = await harness.sync()
     assert run.status == "completed_with_errors"
     assert "same page again" in await harness.log_text(run)
-    first_page[0] = False
+    repeats[0] = False
     assert (await harness.sync()).status == "success"
     await harness.assert_matches_tool()
 
@@ -97,13 +99,13 @@ async def test_a_token_that_repeats_in_a_crowded_minute_is_reported_and_skips_no
     "zone", ["Pacific/Kiritimati", "America/New_York", "Etc/GMT+12", "Nowhere/Land", None]
 )
 async def test_queries_use_the_users_own_time_zone(mill: app.Gristmill, zone: str | None) -> None:
-    """JQL knows minutes of the user's clock alone. In an hour that the clock has twice, too, nothing is missed."""
+    """JQL compares minutes in the user's time zone. Nothing is missed, not even in an hour that the clock repeats."""
     fake = FakeJira()
     fake.shows_zone = zone is not None
     fake.shown_zone = zone
     fake.zone = zone if zone not in (None, "Nowhere/Land") else "America/New_York"
     fake.now = datetime(2026, 11, 1, 5, 20, tzinfo=UTC)  # New York puts its clock back at 6:00 UTC
-    for _, issue in fake.all():
+    for _, issue in fake.all_issues():
         issue.updated = fake.now
     with serve_fake(fake):
         harness = await ConnectorHarness.create(mill, fake)
@@ -118,7 +120,7 @@ async def test_queries_use_the_users_own_time_zone(mill: app.Gristmill, zone: st
 
 
 async def test_an_issue_that_left_the_projects_that_are_followed_is_pruned(mill: app.Gristmill) -> None:
-    """Moved, it keeps its id; deleted, it is gone."""
+    """A moved issue keeps its id."""
 
     class OneProject(FakeJira):
         def config(self) -> dict[str, Any]:
@@ -126,15 +128,15 @@ async def test_an_issue_that_left_the_projects_that_are_followed_is_pruned(mill:
 
         def expected_documents(self) -> dict[str, Any]:
             own = {f"issue:{issue.id}" for issue in self.projects[0].issues}
-            return {key: truth for key, truth in super().expected_documents().items() if key in own}
+            return {key: document for key, document in super().expected_documents().items() if key in own}
 
     with serve_fake(OneProject()) as fake:
         assert isinstance(fake, OneProject)
         harness = await ConnectorHarness.create(mill, fake)
         await harness.sync()
-        moved = fake.projects[0].issues[0]
-        fake.move(fake.projects[0], moved)
-        moved.updated = fake.now
+        issue = fake.projects[0].issues[0]
+        fake.move(fake.projects[0], issue)
+        issue.updated = fake.now
         run = await harness.sync()
         assert run.documents_pruned == 1
         await harness.assert_matches_tool()
@@ -144,13 +146,13 @@ async def test_an_issue_that_the_filter_no_longer_takes_is_pruned(
     mill: app.Gristmill, jira: FakeJira
 ) -> None:
     jira.labels_followed = "handbook"
-    for _, issue in jira.all()[:8]:
+    for _, issue in jira.all_issues()[:8]:
         issue.labels.append("handbook")
     harness = await ConnectorHarness.create(mill, jira)
     await harness.sync()
     await harness.assert_matches_tool()
     assert len(await harness.indexed_documents()) == 8
-    _, issue = jira.all()[2]
+    _, issue = jira.all_issues()[2]
     issue.labels.clear()
     issue.updated = jira.now
     await harness.sync()
@@ -163,28 +165,28 @@ async def test_attachments_are_files_below_their_issue_and_the_large_are_left_ou
 ) -> None:
     with serve_fake(kind()) as fake:
         assert isinstance(fake, FakeJira)
-        _, issue = fake.all()[0]
+        _, issue = fake.all_issues()[0]
         issue.files = {1: b"minutes of the meeting", 2: b"x"}
         fake.route("GET", "/secure/attachment/{number}/x.txt", fake.content)
         harness = await ConnectorHarness.create(mill, fake)
         await harness.sync()
         files = "select source_key from item where type = 'file' and status <> 'deleting' order by 1"
         assert await harness.fetch(files) == [("attachment:1",), ("attachment:2",)]
-        fetched = [call.path for call in fake.calls if "attachment" in call.path]
+        downloads = [call.path for call in fake.calls if "attachment" in call.path]
         del issue.files[2]
         issue.updated = fake.now
         await harness.sync()
         assert await harness.fetch(files) == [("attachment:1",)]
-        assert [call.path for call in fake.calls if "attachment" in call.path] == fetched
+        assert [call.path for call in fake.calls if "attachment" in call.path] == downloads
 
 
 async def test_a_scheme_that_can_not_be_read_hides_its_project(mill: app.Gristmill, jira: FakeJira) -> None:
     """C18: incomplete resolution hides."""
-    jira.projects[1].secret_scheme = True
+    jira.projects[1].hides_scheme = True
     harness = await ConnectorHarness.create(mill, jira)
     await harness.sync()
     await harness.assert_matches_tool()
-    assert {frozenset(truth.acl) for truth in jira.expected_documents().values()} >= {frozenset()}
+    assert {frozenset(document.acl) for document in jira.expected_documents().values()} >= {frozenset()}
 
 
 async def test_a_group_that_can_not_be_read_hides_what_it_may_see(
@@ -193,9 +195,9 @@ async def test_a_group_that_can_not_be_read_hides_what_it_may_see(
     jira.add_rule(lambda call: call.path.endswith("/group/member"), lambda: jira.respond({}, 403), times=99)
     harness = await ConnectorHarness.create(mill, jira)
     await harness.sync()
-    found = await harness.indexed_documents()
+    documents = await harness.indexed_documents()
     hidden = {f"issue:{issue.id}" for issue in jira.projects[0].issues}
-    assert {key for key, truth in found.items() if not truth.acl} == hidden
+    assert {key for key, document in documents.items() if not document.acl} == hidden
 
 
 @pytest.mark.parametrize(
@@ -206,7 +208,7 @@ def test_a_filter_that_is_not_one_condition_is_refused(jql: str) -> None:
         JiraConfig(base_url="https://x.atlassian.net", jql=jql)
 
 
-def test_a_filter_may_hold_anything_in_quotes() -> None:
+def test_a_filter_may_contain_anything_in_quotes() -> None:
     page = 'summary ~ "order by ) (" AND (labels = x OR labels = y)'
     assert JiraConfig(base_url="https://x.atlassian.net", jql=page).jql == page
 

@@ -147,7 +147,7 @@ def test_no_word_of_an_adf_tree_is_lost(tree: Any) -> None:
         assert word in markdown
 
 
-def _nested(kind: str) -> dict[str, Any]:
+def _deeply_nested(kind: str) -> dict[str, Any]:
     tree: dict[str, Any] = {"type": "text", "text": "core"}
     for _ in range(20_000):
         tree = {"type": kind, "content": [tree]}
@@ -156,4 +156,4 @@ def _nested(kind: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", ["paragraph", "bulletList", "blockquote", "tableCell", "unheard"])
 def test_deep_adf_keeps_its_innermost_word(kind: str) -> None:
-    assert "core" in markup.adf(_nested(kind))
+    assert "core" in markup.adf(_deeply_nested(kind))

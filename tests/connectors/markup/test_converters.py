@@ -1,4 +1,4 @@
-"""No converter raises, whatever it is given, and none takes long."""
+"""No converter raises, whatever its input, and none takes long."""
 
 import time
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _ANY = st.recursive(
 
 @settings(deadline=None, max_examples=200)
 @given(_ANY, st.text())
-def test_no_converter_raises_and_all_give_what_a_database_takes(anything: Any, text: str) -> None:
+def test_no_converter_raises_and_every_result_can_be_stored(anything: Any, text: str) -> None:
     for markdown in (markup.adf(anything), markup.adf(text), markup.storage(text), markup.wiki(text)):
         assert "\0" not in markdown
         markdown.encode()
@@ -42,15 +42,15 @@ HOSTILE: list[tuple[Callable[[str], str], str]] = [
     ("convert", "unit"), HOSTILE, ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_hostile_input_takes_linear_time(convert: Callable[[str], str], unit: str) -> None:
-    """Four times as long takes about four times as long; a quadratic converter takes sixteen."""
+    """Four times the input takes about four times as long; a quadratic converter takes sixteen times as long."""
 
     def seconds(length: int) -> float:
         text = unit * (length // len(unit))
         best = 1e9
         for _ in range(2):
-            begun = time.process_time()
+            started = time.process_time()
             convert(text)
-            best = min(best, time.process_time() - begun)
+            best = min(best, time.process_time() - started)
         return best
 
     assert seconds(48_000) < 9 * seconds(12_000) + 0.03

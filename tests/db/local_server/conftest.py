@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import memory_folder
-from tests.db.local_server.users import processes, running, until
+from tests.db.local_server.users import processes, running_server, wait_until
 
 
 @contextlib.contextmanager
@@ -39,7 +39,7 @@ def fresh_dir(room: Path) -> Generator[Path]:
     data_dir = room / "data"
     yield data_dir
     try:
-        until(lambda: not processes(data_dir))
+        wait_until(lambda: not processes(data_dir))
     finally:
         for pid in processes(data_dir):
             os.kill(pid, signal.SIGKILL)
@@ -48,7 +48,7 @@ def fresh_dir(room: Path) -> Generator[Path]:
 @pytest.fixture(scope="module")
 def database_folder() -> Generator[Path]:
     with temporary_folder() as room:
-        with running(room / "database"):
+        with running_server(room / "database"):
             pass
         yield room / "database"
 

@@ -12,12 +12,12 @@ import pytest
 from gristmill.db import cluster
 from gristmill.db.local_server import start
 from gristmill.errors import SetupError
-from tests.db.local_server.users import FAST_CONFIG, ask, running, until, write
+from tests.db.local_server.users import FAST_CONFIG, execute, query_value, running_server, wait_until
 
 pytestmark = pytest.mark.slow
 
 
-def refusal(data_dir: Path, **extra_config: str) -> SetupError:
+def start_error(data_dir: Path, **extra_config: str) -> SetupError:
     with pytest.raises(SetupError) as caught:
         start(data_dir, extra_config=FAST_CONFIG | extra_config).close()
     return caught.value
@@ -25,7 +25,7 @@ def refusal(data_dir: Path, **extra_config: str) -> SetupError:
 
 def test_another_version_of_the_database_is_refused(data_dir: Path) -> None:
     (data_dir / "postgres/data/PG_VERSION").write_text("16\n")
-    error = refusal(data_dir)
+    error = start_error(data_dir)
     assert error.code == "database_version"
     assert "PostgreSQL 16" in error.message
 
@@ -33,12 +33,12 @@ def test_another_version_of_the_database_is_refused(data_dir: Path) -> None:
 def test_a_folder_that_is_no_database_is_refused(fresh_dir: Path) -> None:
     (fresh_dir / "postgres/data").mkdir(parents=True)
     (fresh_dir / "postgres/data/letters.txt").write_text("not yours")
-    assert refusal(fresh_dir).code == "not_a_database"
+    assert start_error(fresh_dir).code == "not_a_database"
 
 
 def test_a_data_dir_that_cannot_be_created_is_reported(room: Path) -> None:
     (room / "file").touch()
-    error = refusal(room / "file/data")
+    error = start_error(room / "file/data")
     assert error.code == "data_dir_not_writable"
     assert "GRISTMILL_DATA_DIR" in error.message
 
@@ -48,7 +48,7 @@ def test_a_file_system_without_locks_is_reported(data_dir: Path, monkeypatch: py
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    assert refusal(data_dir).code == "data_dir_on_unsupported_fs"
+    assert start_error(data_dir).code == "data_dir_on_unsupported_fs"
 
 
 def test_a_full_disk_is_reported_when_the_server_starts(data_dir: Path) -> None:
@@ -56,10 +56,10 @@ def test_a_full_disk_is_reported_when_the_server_starts(data_dir: Path) -> None:
     options = data_dir / "postgres/data/postmaster.opts"
     options.unlink()
     options.symlink_to("/dev/full")
-    assert refusal(data_dir).code == "disk_full"
+    assert start_error(data_dir).code == "disk_full"
     options.unlink()
-    with running(data_dir) as server:
-        assert ask(server.url, "select 1") == 1
+    with running_server(data_dir) as server:
+        assert query_value(server.url, "select 1") == 1
 
 
 def test_a_nearly_full_disk_is_reported_before_a_database_is_created(
@@ -67,7 +67,7 @@ def test_a_nearly_full_disk_is_reported_before_a_database_is_created(
 ) -> None:
     usage = shutil.disk_usage("/")._replace(free=100 << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    error = refusal(fresh_dir)
+    error = start_error(fresh_dir)
     assert error.code == "disk_full"
     assert "100 MB" in error.message
 
@@ -82,7 +82,7 @@ initdb: removing data directory "/tmp/exp/small/d"
 
 
 @pytest.mark.parametrize(
-    ("said", "code"),
+    ("output", "code"),
     [
         (FULL_DISK, "disk_full"),
         (
@@ -94,19 +94,19 @@ initdb: removing data directory "/tmp/exp/small/d"
         ("", "database_start_failed"),
     ],
 )
-def test_known_failures_of_postgres_are_recognised(said: str, code: str) -> None:
-    assert cluster.startup_error(said, Path("/data/postgres/data")).code == code
+def test_known_failures_of_postgres_are_recognised(output: str, code: str) -> None:
+    assert cluster.startup_error(output, Path("/data/postgres/data")).code == code
 
 
 def test_a_server_that_will_not_start_is_quoted(data_dir: Path) -> None:
-    error = refusal(data_dir, shared_buffers="plenty")
+    error = start_error(data_dir, shared_buffers="plenty")
     assert error.code == "database_start_failed"
     assert 'invalid value for parameter "shared_buffers"' in error.message
 
 
 def test_a_server_that_gristmill_did_not_start_is_left_alone(data_dir: Path) -> None:
-    with running(data_dir) as server:
-        write(server.url, "create table kept as select 7 as n")
+    with running_server(data_dir) as server:
+        execute(server.url, "create table kept as select 7 as n")
     here = cluster.open_cluster(data_dir)
     command = [here.programs / "postgres", "-D", here.pgdata, "-c", "listen_addresses="]
     sockets = data_dir.parent / "sockets"
@@ -115,11 +115,11 @@ def test_a_server_that_gristmill_did_not_start_is_left_alone(data_dir: Path) -> 
     command += ["-c", f"unix_socket_directories={sockets}"]
     with here.user.popen(command, output=subprocess.DEVNULL) as foreign:
         pid_file = here.pgdata / "postmaster.pid"
-        until(lambda: pid_file.exists() and "ready" in pid_file.read_text())
+        wait_until(lambda: pid_file.exists() and "ready" in pid_file.read_text())
         try:
-            assert refusal(data_dir).code == "database_locked"
+            assert start_error(data_dir).code == "database_locked"
             assert foreign.poll() is None
         finally:
             foreign.send_signal(signal.SIGINT)
-    with running(data_dir) as server:
-        assert ask(server.url, "select n from kept") == 7
+    with running_server(data_dir) as server:
+        assert query_value(server.url, "select n from kept") == 7

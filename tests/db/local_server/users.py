@@ -1,4 +1,4 @@
-"""Processes that use a local server, and what can be seen of it."""
+"""Processes that use a local server, and functions that inspect it."""
 
 import contextlib
 import subprocess
@@ -72,8 +72,8 @@ def open_pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     return pipe
 
 
-def until(condition: Callable[[], bool], *, within: float = 20) -> None:
-    """Look every 10 ms, as often as fits into `within` seconds on a machine where looking costs nothing."""
+def wait_until(condition: Callable[[], bool], *, within: float = 20) -> None:
+    """Check every 10 ms, at most as often as fits into `within` seconds."""
     for _ in range(round(within / 0.01)):
         if condition():
             return
@@ -101,7 +101,7 @@ def reaper_pids(data_dir: Path) -> list[int]:
     return [pid for pid, command in processes(data_dir).items() if "reaper.py" in command]
 
 
-def postmaster(data_dir: Path) -> int:
+def postmaster_pid(data_dir: Path) -> int:
     pid = reaper.postmaster_pid(data_dir / "postgres/data")
     assert pid is not None
     return pid
@@ -111,18 +111,18 @@ def is_running(data_dir: Path) -> bool:
     return not reaper.is_stopped(data_dir / "postgres")
 
 
-def ask(url: str, query: str) -> object:
+def query_value(url: str, query: str) -> object:
     with psycopg.connect(url, autocommit=True) as connection:
         row = connection.execute(query.encode()).fetchone()
         return row[0] if row else None
 
 
-def write(url: str, query: str) -> None:
+def execute(url: str, query: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(query.encode())
 
 
 @contextlib.contextmanager
-def running(data_dir: Path) -> Generator[LocalServer]:
+def running_server(data_dir: Path) -> Generator[LocalServer]:
     with contextlib.closing(start(data_dir, extra_config=FAST_CONFIG)) as server:
         yield server
