@@ -19,7 +19,8 @@ from bench.mutants.mutant import Mutant
 from bench.mutants.tree import Tree, Trial, open_tree
 from tests.docs.requirements_page import NamingTest, naming_tests
 
-_LAST_FOLDERS = ("tests/ui/", "tests/crash/", "tests/acceptance/")
+# The tests that take longest: browsers, crashes, and operations in random sequences.
+_LAST = ("tests/operations/test_catalog_machine.py", "tests/ui/", "tests/crash/", "tests/acceptance/")
 
 
 def main() -> int:
@@ -69,7 +70,7 @@ def _tests_of(requirements: Iterable[str], tests: Sequence[NamingTest]) -> list[
     """The tests that name one of these requirements, the slow ones last."""
     wanted = set(requirements)
     chosen = [test for test in tests if not wanted.isdisjoint(test.requirements)]
-    chosen.sort(key=lambda test: (test.path.startswith(_LAST_FOLDERS), test.is_slow, test.path))
+    chosen.sort(key=lambda test: (test.path.startswith(_LAST), test.is_slow, test.path))
     return [f"{test.path}::{test.name}" for test in chosen]
 
 
@@ -94,7 +95,7 @@ def _try_all(mutants: Sequence[Mutant], jobs: int, limit: float) -> list[tuple[M
                 trial = tree.run_tests(_tests_of(mutant.requirements, tests), limit)
         finally:
             trees.put(tree)
-        print(f"{trial.verdict:10} {trial.seconds:6.1f} s  {mutant.id}", flush=True)
+        print(f"{trial.verdict:10} {trial.seconds:6.1f} s  {mutant.id}  {trial.reason}", flush=True)
         return mutant, trial
 
     with ExitStack() as stack:

@@ -5,18 +5,22 @@
 
 mutmut and cosmic-ray start Python for every change. Here that costs five seconds, for tests that take a tenth of one. So each
 module's tests are imported and collected once, by pytest; every change is then made in a forked copy of that process, in the
-code objects of the module, and the copy's exit code says whether a test failed. 85 % must be noticed, and every change that
-isn't is listed in `survivors.txt`, with the reason; those that are equivalent, so that no test could, don't count.
+code objects of the module, and the copy's exit code says whether a test failed. The fastest tests run first. 85 % must be
+noticed, and every change that isn't is listed in `survivors.txt`, with the reason; those that are equivalent, so that no test
+could, don't count in the second of the two shares that are printed.
 """
 
 import importlib
 import inspect
+import json
 import os
 import re
+import resource
 import signal
 import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -30,10 +34,12 @@ from bench.mutants.operators import CodeMutation, mutations
 
 SURVIVORS = Path(__file__).parent / "survivors.txt"
 MIN_SHARE = 0.85
-_LIMIT = 60  # seconds for the tests of one change; a change that makes a loop endless is noticed by this
+# A change that makes a loop endless is noticed by this: CPU time as a multiple of what the tests need without a change, so
+# that it doesn't depend on how busy the machine is; and seconds for tests that wait in vain.
+_CPU_FACTOR, _MIN_CPU_LIMIT, _MAX_SECONDS = 5, 20, 900
 _BROKEN = 3  # exit code of a copy in which the changed module can't be imported: that is no mutant
-_VERDICTS = {0: "unnoticed", _BROKEN: "broken"}
-_PLUGINS = ("pytest_asyncio.plugin", "xdist.plugin")
+_VERDICTS = {0: "unnoticed", _BROKEN: "broken", -signal.SIGXCPU: "endless", -signal.SIGALRM: "endless"}
+_PLUGINS = ("pytest_asyncio.plugin", "xdist.plugin", "bench.mutants.no_shrinking")
 _VALUES = (int, float, str, bytes, tuple, frozenset, dict, list, timedelta, re.Pattern)
 
 
@@ -56,9 +62,10 @@ MODULES = {
     "transitions": PureModule(
         "gristmill.catalog.transitions",
         (
+            "tests/operations/test_transitions.py",
+            "tests/operations/test_container_status.py",
             "tests/operations/test_stages.py",
-            "tests/operations/test_subtree_jobs.py",
-            "tests/operations/test_races.py",
+            "tests/operations/test_restart.py",
         ),
         needs_database=True,
     ),
@@ -85,7 +92,6 @@ def main(names: list[str]) -> int:
 
 def _try_module(name: str, module: PureModule) -> int:
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    _fix_hypothesis()
     trials = _Trials(name, importlib.import_module(module.name))
     plugins = [argument for plugin in _PLUGINS for argument in ("-p", plugin)]
     options = [
@@ -101,14 +107,6 @@ def _try_module(name: str, module: PureModule) -> int:
     return trials.report()
 
 
-def _fix_hypothesis() -> None:
-    """The same examples for every change, and no limit of time: the machine may be busy."""
-    from hypothesis import settings  # only the runs over modules need it
-
-    settings.register_profile("mutants", deadline=None, derandomize=True, database=None)
-    settings.load_profile("mutants")
-
-
 class _Trials:
     """A plugin of pytest: instead of running the collected tests once, it runs them in a fork for every change."""
 
@@ -119,36 +117,41 @@ class _Trials:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Try every change, after a run without any."""
-        if session.testsfailed or _run_in_fork(session, lambda: None) != 0:
+        baseline = _measure(session)
+        if session.testsfailed or baseline is None:
             print(f"{self._name}: its tests fail without any change.")
             return True
+        session.items.sort(key=lambda item: baseline.seconds[item.nodeid])
+        cpu_limit = round(max(_MIN_CPU_LIMIT, _CPU_FACTOR * baseline.cpu))
         for mutation in mutations(inspect.getsource(self._module)):
 
             def change(mutation: CodeMutation = mutation) -> None:
                 _apply(self._module, mutation)
 
-            code = _run_in_fork(session, change)
-            self._verdicts[_VERDICTS.get(code, "noticed")] += 1
-            if code == 0:
+            verdict = _VERDICTS.get(_run_in_fork(session, change, cpu_limit), "noticed")
+            self._verdicts[verdict] += 1
+            if verdict == "unnoticed":
                 self._survivors.append(mutation)
-                print(f"{self._name} line {mutation.line}: {mutation.key}", flush=True)
+            if verdict != "noticed":
+                print(f"{verdict}: {self._name} line {mutation.line}: {mutation.key}", flush=True)
         return True
 
     def report(self) -> int:
         """Print the share that was noticed; 0 if it is enough and the rest has its reasons."""
         reasons = explained()
-        equivalent = sum(
-            reasons.get(f"{self._name} {mutation.key}", "").startswith("equivalent")
-            for mutation in self._survivors
+        keys = [f"{self._name} {mutation.key}" for mutation in self._survivors]
+        equivalent = sum(reasons.get(key, "").startswith("equivalent") for key in keys)
+        noticed = self._verdicts["noticed"] + self._verdicts["endless"]
+        total = noticed + self._verdicts["unnoticed"]
+        share = noticed / (total - equivalent) if total else 0.0
+        print(
+            f"{self._name}: {noticed} of {total} changes were noticed ({noticed / max(1, total):.0%}); "
+            f"without {equivalent} that are equivalent: {share:.0%}. "
+            f"{self._verdicts['endless']} of them made a loop endless."
         )
-        total = self._verdicts["noticed"] + self._verdicts["unnoticed"] - equivalent
-        share = self._verdicts["noticed"] / total if total else 0.0
-        print(f"{self._name}: {self._verdicts['noticed']} of {total} changes were noticed ({share:.0%}).")
-        unexplained = [
-            mutation.key for mutation in self._survivors if f"{self._name} {mutation.key}" not in reasons
-        ]
+        unexplained = [key for key in keys if key not in reasons]
         for key in unexplained:
-            print(f"  without a reason in {SURVIVORS.name}: {self._name} {key}")
+            print(f"  without a reason in {SURVIVORS.name}: {key}")
         return int(share < MIN_SHARE or bool(unexplained))
 
 
@@ -158,28 +161,61 @@ def explained() -> dict[str, str]:
     return {key.strip(): reason.strip() for key, _, reason in (line.partition("  # ") for line in lines)}
 
 
-def _run_in_fork(session: pytest.Session, change: Callable[[], None]) -> int:
+@dataclass(frozen=True)
+class _Baseline:
+    """What the tests need without any change: seconds by test, and CPU seconds in all."""
+
+    seconds: Mapping[str, float]
+    cpu: float
+
+
+def _measure(session: pytest.Session) -> _Baseline | None:
+    """Run the tests once in a copy of this process; None if one fails."""
+    receiver, sender = os.pipe()
+    process_id = os.fork()
+    if process_id == 0:
+        seconds: dict[str, float] = {}
+        code = _run_tests(session, seconds)
+        with os.fdopen(sender, "w") as pipe:
+            json.dump(seconds, pipe)
+        os._exit(code)
+    os.close(sender)
+    with os.fdopen(receiver) as pipe:
+        seconds = json.load(pipe)
+    _, status, usage = os.wait4(process_id, 0)
+    return None if status else _Baseline(seconds, usage.ru_utime + usage.ru_stime)
+
+
+def _run_in_fork(session: pytest.Session, change: Callable[[], None], cpu_limit: int) -> int:
     """Run the tests in a copy of this process until one fails; 0 if none does."""
     process_id = os.fork()
     if process_id == 0:
-        signal.alarm(_LIMIT)
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.dup2(null, 2)
+        signal.alarm(_MAX_SECONDS)
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, cpu_limit + 5))
         try:
             change()
         except BaseException:
             os._exit(_BROKEN)
-        try:
-            for item, following in zip(session.items, [*session.items[1:], None], strict=True):
-                session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-                if session.testsfailed:
-                    os._exit(1)
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
+        os._exit(_run_tests(session, {}))
     _, status = os.waitpid(process_id, 0)
     return os.waitstatus_to_exitcode(status)
+
+
+def _run_tests(session: pytest.Session, seconds: dict[str, float]) -> int:
+    """Run the tests until one fails, in silence; note how long each took."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    try:
+        for item, following in zip(session.items, [*session.items[1:], None], strict=True):
+            started = time.perf_counter()
+            session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            seconds[item.nodeid] = time.perf_counter() - started
+            if session.testsfailed:
+                return 1
+    except BaseException:
+        return 1
+    return 0
 
 
 def _apply(module: ModuleType, mutation: CodeMutation) -> None:

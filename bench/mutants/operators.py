@@ -1,4 +1,5 @@
-"""Small changes of Python code, one at a time: comparisons, arithmetic, conditions, constants, and min for max.
+"""Small changes of Python code, one at a time: comparisons, arithmetic, conditions, constants, min for max, and calls whose
+only use is their effect, which are left out.
 
 Messages, docstrings, annotations and decorators are left alone: changing them changes no decision.
 """
@@ -57,7 +58,7 @@ def mutations(source: str) -> Iterator[CodeMutation]:
     tree = ast.parse(source)
     nodes = {id(node): number for number, node in enumerate(ast.walk(tree))}
     for place, parent, field, index, node in _sites(tree):
-        for variant in _variants(node):
+        for variant in (*_variants(node), *_variants_in(parent, field, node)):
             changed = copy.deepcopy(tree)
             target = next(islice(ast.walk(changed), nodes[id(parent)], None))
             slot = getattr(target, field)
@@ -100,6 +101,17 @@ def _is_message(node: ast.AST) -> bool:
         or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
         or isinstance(node, ast.Raise | ast.Import | ast.ImportFrom | ast.Assert)
     )
+
+
+def _variants_in(parent: ast.AST, field: str, node: ast.expr) -> Iterator[ast.expr]:
+    """Changes that depend on what the expression is for: a condition is negated, an effect is left out."""
+    plain = isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.NamedExpr | ast.Await)
+    if plain and (
+        isinstance(parent, ast.If | ast.While) or (isinstance(parent, ast.comprehension) and field == "ifs")
+    ):
+        yield ast.UnaryOp(ast.Not(), copy.deepcopy(node))
+    if isinstance(parent, ast.Expr) and isinstance(node, ast.Call | ast.Await):
+        yield ast.Constant(None)
 
 
 def _variants(node: ast.expr) -> Iterator[ast.expr]:

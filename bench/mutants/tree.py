@@ -1,6 +1,7 @@
 """A copy of the repository in which mutants are tried, one after the other. The working tree is never touched."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,17 +19,29 @@ from bench.mutants.mutant import ROOT
 _COPIED = ("src", "tests", "bench", "docs", "deploy")
 _BYTECODE = Path(tempfile.gettempdir()) / "gristmill-tests-cache" / "bytecode"
 _NO_TEST_FAILED, _TEST_FAILED = 0, 1  # exit codes of pytest
+_FAILED_TEST = re.compile(r"^FAILED (\S+::\w+)(\[.*?\])?(?: - (.*))?$", re.MULTILINE)
 
 Verdict = Literal["killed", "timed out", "survived", "broken"]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What the tests said: `broken` when they could not run at all, which proves nothing."""
+    """What the tests said: `broken` when they could not run, or failed before the test itself, which proves nothing."""
 
     verdict: Verdict
     seconds: float
     output: str
+
+    @property
+    def failed_tests(self) -> list[str]:
+        """The tests that failed, in pytest's notation, without their parameters."""
+        return [match[1] for match in _FAILED_TEST.finditer(self.output)]
+
+    @property
+    def reason(self) -> str:
+        """The first test that failed, and how."""
+        match = _FAILED_TEST.search(self.output)
+        return f"{match[1]}{match[2] or ''}: {match[3] or ''}" if match else ""
 
 
 class Tree:
@@ -64,13 +77,15 @@ class Tree:
             os.utime(target, ns=(times.st_atime_ns, times.st_mtime_ns))
             self._freeze_schema(path)
 
-    def run_tests(self, tests: Sequence[str], limit: float) -> Trial:
-        """Run tests until one fails. Without any, the mutant survives."""
+    def run_tests(self, tests: Sequence[str], limit: float, *, stop: bool = True) -> Trial:
+        """Run tests, usually until one fails. Without any, the mutant survives."""
         if not tests:
             return Trial("survived", 0.0, "No test names its requirements.")
         # Loading the other installed plugins takes longer than most of the tests.
-        plugins = ["-p", "pytest_asyncio.plugin", "-p", "xdist.plugin"]
-        command = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-q", "--tb=line", *plugins]
+        plugins = ["-p", "pytest_asyncio.plugin", "-p", "xdist.plugin", "-p", "bench.mutants.no_shrinking"]
+        command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "--tb=line", "-rfE", *plugins]
+        if stop:
+            command.append("-x")
         started = time.monotonic()
         process = subprocess.Popen(
             ["nice", "-n", "2", *command, *tests],
@@ -90,8 +105,7 @@ class Tree:
         except BaseException:
             process.terminate()
             raise
-        verdicts: dict[int, Verdict] = {_NO_TEST_FAILED: "survived", _TEST_FAILED: "killed"}
-        return Trial(verdicts.get(process.returncode, "broken"), time.monotonic() - started, output)
+        return Trial(_verdict(process.returncode, output), time.monotonic() - started, output)
 
     def _freeze_schema(self, path: Path) -> None:
         """Tests make their databases from the migrations, which are written from the schema."""
@@ -106,7 +120,14 @@ class Tree:
             "PYTHONPATH": str(self._folder / "src"),
             "PYTHONPYCACHEPREFIX": bytecode,
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "COLUMNS": "300",  # so that pytest prints reasons in full
         }
+
+
+def _verdict(exit_code: int, output: str) -> Verdict:
+    if exit_code == _NO_TEST_FAILED:
+        return "survived"
+    return "killed" if exit_code == _TEST_FAILED and _FAILED_TEST.search(output) else "broken"
 
 
 @contextmanager

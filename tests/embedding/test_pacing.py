@@ -1,5 +1,6 @@
 """The governor's decisions: no sequence of them exceeds the limits, and no wait is in vain."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -147,4 +148,89 @@ def test_processes_share_the_slots_evenly() -> None:
         for n in range(4)
     ]
     assert [share.slots for share in shares if isinstance(share, Portion)] == [7, 4, 3, 2]
-    assert isinstance(pacing.grant(provider, allowed, OtherHolders(3, 7), slots=1, tokens=0)[1], MustWait)
+    assert pacing.grant(provider, allowed, OtherHolders(), slots=64, tokens=0)[1] == shares[0]
+    assert pacing.grant(provider, allowed, OtherHolders(3, 7), slots=1, tokens=0)[1] == MustWait(0.5)
+
+
+def test_documents_leave_an_eighth_of_the_slots_and_at_least_one() -> None:
+    slots = {concurrency: pacing.document_slots(concurrency) for concurrency in (1, 2, 3, 8, 9, 16, 17, 64)}
+    assert slots == {1: 1, 2: 1, 3: 2, 8: 7, 9: 7, 16: 14, 17: 14, 64: 56}
+
+
+def test_a_bucket_holds_six_seconds_worth() -> None:
+    """S4-70."""
+    allowed = ProviderLimits(600, 60_000, 8)
+    assert (allowed.requests_burst, allowed.tokens_burst) == (60, 6000)
+    assert ProviderLimits(5, None, 8).requests_burst == 2
+    assert pacing.new_provider(allowed) == ProviderState(60, 6000, 8, strikes=0, paused=0)
+    assert pacing.new_provider(ProviderLimits(None, None, 8)) == ProviderState(0, 0, 8)
+
+
+def test_a_bucket_refills_evenly_and_changed_limits_apply_at_once() -> None:
+    """S4-70."""
+    allowed = ProviderLimits(600, 60_000, 8)
+    assert pacing.refill(ProviderState(0, -500, 0.25), allowed, 2) == ProviderState(20, 1500, 1)
+    assert pacing.refill(ProviderState(60, 6000, 16), ProviderLimits(60, None, 4), 1) == ProviderState(
+        6, 0, 4
+    )
+
+
+def test_the_unused_rest_of_a_portion_goes_back_into_the_bucket() -> None:
+    allowed = ProviderLimits(600, 60_000, 8)
+    unused = Portion(2, 5, 300)
+    assert pacing.give_back(ProviderState(10, 1000, 8), allowed, unused) == ProviderState(15, 1300, 8)
+    assert pacing.give_back(ProviderState(58, 5900, 8), allowed, unused) == ProviderState(60, 6000, 8)
+    assert Portion() == Portion(0, 0, 0)
+    assert pacing.give_back(ProviderState(10, 1000, 8), allowed, Portion()) == ProviderState(10, 1000, 8)
+
+
+def test_documents_take_a_quarter_of_what_is_above_the_reserve() -> None:
+    """S4-70: and what they took is missing from the buckets, but only from those that have a limit."""
+    allowed = ProviderLimits(600, 60_000, 8)
+    full = pacing.new_provider(allowed)
+    after, granted = pacing.grant(full, allowed, OtherHolders(), slots=3, tokens=100)
+    assert granted == Portion(3, (60 - 7.5) / 4, (6000 - 750) / 4)
+    assert after == ProviderState(60 - (60 - 7.5) / 4, 6000 - (6000 - 750) / 4, 8)
+    free = ProviderLimits(None, None, 8)
+    after, granted = pacing.grant(pacing.new_provider(free), free, OtherHolders(), slots=3, tokens=100)
+    assert after == ProviderState(0, 0, 8)
+    assert granted == Portion(3, math.inf, math.inf)
+
+
+def seconds_to_wait(granted: Portion | MustWait) -> float:
+    assert isinstance(granted, MustWait)
+    return granted.seconds
+
+
+def test_documents_wait_until_the_bucket_holds_a_request_above_the_reserve() -> None:
+    """S4-70."""
+    allowed = ProviderLimits(600, None, 8)
+
+    def request(level: float, limits: ProviderLimits = allowed) -> Portion | MustWait:
+        return pacing.grant(ProviderState(level, 0, 8), limits, OtherHolders(), slots=1, tokens=100)[1]
+
+    assert request(8.5) == Portion(1, 1, math.inf)
+    assert seconds_to_wait(request(8.0)) == pytest.approx(0.05)
+    assert request(8.5 - 1e-7) == Portion(1, 1, math.inf)  # a rounding error
+    # The reserve of a small bucket is one request.
+    assert request(2.0, ProviderLimits(40, None, 8)) == Portion(1, 1, math.inf)
+    assert seconds_to_wait(request(1.5, ProviderLimits(40, None, 8))) == pytest.approx(0.75)
+
+
+def test_a_query_takes_what_it_needs_and_no_slot() -> None:
+    allowed = ProviderLimits(600, 60_000, 8)
+    after, granted = pacing.grant_query(ProviderState(1, 50, 8), allowed, tokens=50)
+    assert granted == Portion(0, 1, 50)
+    assert after == ProviderState(0, 0, 8)
+    assert seconds_to_wait(pacing.grant_query(after, allowed, tokens=50)[1]) == pytest.approx(0.1)
+    assert seconds_to_wait(pacing.grant_query(after, allowed, tokens=500)[1]) == pytest.approx(0.5)
+    # A rounding error.
+    assert isinstance(pacing.grant_query(ProviderState(1, -1e-6, 8), allowed, tokens=0)[1], Portion)
+
+
+def test_a_refusal_during_a_pause_only_prolongs_the_pause() -> None:
+    """S4-44."""
+    paused = ProviderState(0, 0, 8, strikes=1, paused=0.5)
+    assert pacing.after_refusal(paused, None) == paused
+    assert pacing.after_refusal(paused, 3) == replace(paused, paused=3)
+    assert pacing.after_successes(paused, ProviderLimits(None, None, 8), 0) == paused

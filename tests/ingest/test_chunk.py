@@ -1,5 +1,6 @@
 """Chunking: exact offsets, never too long, split along the document's structure, the same for any split into parts."""
 
+import hashlib
 import itertools
 import random
 import time
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, normalizers
 
 from gristmill.embedding import pack
-from gristmill.ingest.chunk import Chunker, TextChunk, split
+from gristmill.ingest.chunk import RECIPE, Chunker, TextChunk, split
 from gristmill.ingest.lines import MAX_LINE, ContentLine, LineSplitter
 from tests.embedding.hashed import HashedEmbedder
 
@@ -358,3 +359,29 @@ def test_overlap_repeats_the_end_of_the_chunk_before() -> None:
 @pytest.mark.parametrize("text", ["", "   ", "\n\n", "\x1c\x85"])
 def test_blank_text_has_no_chunks(text: str) -> None:
     assert split(text, HASHED, 16) == []
+
+
+def sample_documents() -> list[str]:
+    """Some of everything: markup, lines and words longer than a chunk, and sentences of two languages."""
+    sentences = "".join(f"Sentence {n} of a long paragraph, with a clause; and more. " for n in range(60))
+    chinese = "知识库不会丢失任何文档，它会一直保持真实。“真的吗？”是的！" * 12
+    rows = "".join(f"| row {n} | some cell | other. cell |\n" for n in range(40))
+    return [
+        *map(long_document, range(12)),
+        DOCUMENT * 3,
+        f"# Prose\n\n{sentences}\n\n## 中文\n\n{chinese}\n",
+        f"Intro.\n\n| a | b | c |\n|---|:-:|--:|\n{rows}\nOutro.\n",
+        "x" * 3000 + " " + "aGVsbG8=" * 200 + "\n" + "=" * 2000 + "\n" + " . " * 300,
+        "  lead\n\ttab\n" + "word " * (MAX_LINE // 4) + "\nlast",
+    ]
+
+
+def test_content_is_split_the_same_way_until_the_recipe_changes() -> None:
+    """S3-04: chunks are reused while the recipe is the same. Who splits differently changes `RECIPE` and this digest."""
+    digest = hashlib.sha256(RECIPE.encode())
+    for text in sample_documents():
+        for tokens, overlap in [(16, 0), (40, 12), (96, 0)]:
+            for tokenizer in (HASHED, letters()):
+                for chunk in chunk_in_parts(text, [700], tokenizer, tokens, overlap):
+                    digest.update(f"{chunk.start} {chunk.end} {chunk.headings}\n".encode())
+    assert digest.hexdigest() == "a2240f54321fe7720f731bbe0c0ee21aa2cc81296e851abf3ebccb4124de80c0"

@@ -206,6 +206,8 @@ async def test_the_lease_is_proved_in_every_move(db: Database) -> None:
             async with db.transaction() as tx:
                 await move(tx)
     async with db.transaction() as tx:
+        assert await store.fence_all(tx, [job]) == set()
+        assert await store.fence_all(tx, [again]) == {again.id}
         await store.complete_and_claim(
             tx, worker, [job], limit=0, non_interactive_limit=0, lane_cap=1, global_cap=None
         )

@@ -113,6 +113,7 @@ async def test_a_note_replaced_while_it_is_indexed_answers_only_with_its_new_tex
 async def test_a_folder_replaced_while_it_is_listed_is_listed_by_the_newer_job(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:
+    """S0-45: the older job reads the folder's row again under the lock, and files nothing."""
     await worker.add(base, folder_to_add(docs))
     job = await worker.take("prepare_root")
     async with paused_at("expand.listed", worker.run(job)):

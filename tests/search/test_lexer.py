@@ -1,7 +1,12 @@
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gristmill.search import lexer
 from gristmill.search.lexer import (
     MAX_LEXEME_LENGTH,
     is_mostly_cjk,
@@ -74,12 +79,14 @@ def test_parts_equal_to_the_word_are_not_repeated() -> None:
     assert lexemes("v2") == {"v2"}
     assert lexemes("2fast") == {"2fast"}
     assert lexemes("2024") == {"2024"}
+    assert positions("millS", "english") == [("mill", 1, 0, 5), ("s", 1, 4, 5)]
 
 
 def test_words_are_split_at_spaces_and_signs() -> None:
     assert split_words("max_size.b, c-d") == ["max_size.b", "c", "d"]
     assert split_words("__init__ .a") == ["__init__", ".a"]
     assert split_words("mill’s “stone” – flour") == ["mill", "s", "stone", "flour"]
+    assert split_words("the mill’s “__init__”") == ["the", "mill", "s", "__init__"]
     assert split_words("Mühle, GPU显存") == ["Mühle", "GPU", "显存"]
 
 
@@ -92,6 +99,7 @@ def test_a_joined_word_is_not_stemmed_and_a_camel_word_is() -> None:
 def test_accents_are_removed_from_latin_letters_only() -> None:
     assert lexemes("café") == lexemes("cafe")
     assert lexemes("й") != lexemes("и")
+    assert lexemes("ɐ\u0301") != lexemes("ɐ")
 
 
 def test_a_long_word_is_cut_at_64_characters() -> None:
@@ -150,3 +158,38 @@ def test_every_token_stands_where_it_says(text: str) -> None:
 )
 def test_the_language_of_a_query_is_told_by_its_letters(text: str, expected: bool) -> None:
     assert is_mostly_cjk(text) is expected
+
+
+def test_the_cache_of_lexemes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words of up to 32 characters, 40,000 of them; a full cache starts again."""
+    cache: defaultdict[str, dict[str, Sequence[str]]] = defaultdict(dict)
+    monkeypatch.setattr(lexer, "_lexeme_cache", cache)
+    for length in (32, 33):
+        lexemes_from_cache("m" * length, "english")
+    assert [*cache["english"]] == ["m" * 32]
+    cache["german"] = dict.fromkeys(map(str, range(39_998)), ())
+    lexemes_from_cache("last", "english")
+    assert sum(map(len, cache.values())) == 40_000
+    assert lexemes_from_cache("mills", "english") == ["mill"]
+    assert cache == {"english": {"mills": ["mill"]}}
+
+
+SAMPLES = [
+    "The millers' wheels were grinding: running, runs, ran; Mills & Sons (est. 1897) – “quoted”, don’t…",
+    "parseHTTP2 HTTPServer max_queue_size os.path.joinAll __init__ v2.10.3 3.14 iPhone.Mills x86_64 millS A_B",
+    "Die Mühlen mahlen langsam, Läufer laufen; Straße, Größe. Les élèves étudiaient à l’école, déjà vu, cœur.",
+    "知识库不会丢失任何文档。GPU显存 不足，ＡＰＩ テスト 검색 엔진 ไทย မြန်မာ",
+    "Мельница мелет муку; ёлка и йод. Η αλήθεια. مكتبة الكتب हिन्दी भाषा Tiếng Việt ɐ\u0301",
+    "a" * 70 + " " + "é" * 70 + " " + "9" * 70 + " \0nul\0 ﬁne ½ ² Ⅳ",
+]
+
+
+def test_lexemes_stay_the_same_until_the_version_changes() -> None:
+    """Segments keep their lexemes while the version is the same. Who changes lexemes raises `LEXER_VERSION`, and then this
+    digest."""
+    digest = hashlib.sha256(str(lexer.LEXER_VERSION).encode())
+    for text in SAMPLES:
+        for language in ("english", "german", "french"):
+            for token in lex(text, language):
+                digest.update(f"{token.lexeme} {token.position} {token.start} {token.end}\n".encode())
+    assert digest.hexdigest() == "bd3cc193e74825bb14cece6e6464d634770e2689210f4904652493876d197c60"

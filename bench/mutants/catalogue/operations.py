@@ -139,8 +139,8 @@ MUTANTS = (
     Mutant(
         "deletions-arent-taken-up",
         "integrity/reconcile.py",
-        "            for row in unremoved:\n",
-        "            for row in unremoved[:0]:\n",
+        "            unremoved = await store.find_unremoved_roots(tx, None, _DELETIONS_AT_START)\n",
+        "            unremoved = (await store.find_unremoved_roots(tx, None, _DELETIONS_AT_START))[:0]\n",
         ("S0-31",),
     ),
     Mutant(
