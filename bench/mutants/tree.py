@@ -21,12 +21,13 @@ _BYTECODE = Path(tempfile.gettempdir()) / "gristmill-tests-cache" / "bytecode"
 _NO_TEST_FAILED, _TEST_FAILED = 0, 1  # exit codes of pytest
 _FAILED_TEST = re.compile(r"^FAILED (\S+::\w+)(\[.*?\])?(?: - (.*))?$", re.MULTILINE)
 
-Verdict = Literal["killed", "timed out", "survived", "broken"]
+Verdict = Literal["killed", "timed out", "survived", "broken", "unproved"]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What the tests said: `broken` when they could not run, or failed before the test itself, which proves nothing."""
+    """What the tests said: `broken` when they could not run, or failed before the test itself, which proves nothing;
+    `unproved` when the test that failed also fails without a mutant."""
 
     verdict: Verdict
     seconds: float

@@ -65,6 +65,30 @@ async def test_a_schedule_runs_a_connector_once(harness: ConnectorHarness) -> No
     ]
 
 
+async def test_a_schedule_starts_no_run_while_one_is_open(harness: ConnectorHarness) -> None:
+    """S2-03, S2-24: neither now nor after it."""
+    await harness.change(schedule="* * * * *")
+    with faults.watch("sync.opened", hold=True) as opened:
+        run = await harness.start()
+        await reached(opened)
+        await harness.fetch(
+            "update schedule set next_at = clock_now() where kind = 'sync_connector' returning name"
+        )
+
+        async def fired() -> bool:
+            return (
+                await harness.fetch(
+                    "select 1 from schedule where kind = 'sync_connector' and next_at > clock_now()"
+                )
+                != []
+            )
+
+        await wait_until(fired)
+        assert len(await harness.fetch("select 1 from job where kind = 'sync_connector'")) == 1
+    await harness.wait_until_ended(run)
+    assert await harness.fetch("select trigger from connector_run") == [("manual",)]
+
+
 async def test_a_paused_connector_has_no_schedule_and_a_resumed_one_has(harness: ConnectorHarness) -> None:
     await harness.change(enabled=False)
     assert await harness.fetch("select 1 from schedule where name like 'connector:%%'") == []

@@ -307,7 +307,7 @@ async def test_an_embedder_that_stays_down_sends_documents_back_without_counting
 async def test_a_document_that_fails_while_others_go_well_is_at_fault(
     worker: ManualWorker, base: Base, embedder: CountingEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has an attempt counted, and the others are done."""
+    """S4-47: it is tried alone, and has an attempt counted; the others are done."""
     monkeypatch.setattr(embed, "_PAUSES", (0.01,))
     broken = asyncio.Event()
 

@@ -61,7 +61,7 @@ async def test_a_system_at_work_and_at_rest_gives_it_nothing_to_do(
 async def test_jobs_that_were_deleted_by_hand_are_there_again_after_one_pass(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:
-    """Leaves, a folder that is not listed, one that is half listed, a deletion, a base's deletion; S3-13."""
+    """Leaves, a folder that is not listed, one that is half listed, a deletion, a base's deletion; S3-06, S3-12, S3-13."""
     items = await index_folder(worker, base, docs)
     gone = await bases.create(worker.db, "gone", HashedEmbedder(), {})
     await bases.delete(worker.db, gone.id)

@@ -32,7 +32,7 @@ def test_a_permanent_error_is_never_retried(error: Permanent) -> None:
 
 
 def test_a_transient_error_is_retried_while_attempts_are_left() -> None:
-    """S4-42."""
+    """S4-42, S2-39: the last attempt is the last."""
     error = Transient("later")
     assert retry.after_error(error, job(4), 0.5) == retry.Postpone(
         timedelta(seconds=8), counted=True, error=error

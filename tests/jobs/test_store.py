@@ -1,5 +1,6 @@
 """Each transition of a job, on real PostgreSQL, with a clock that the test controls."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -169,6 +170,16 @@ async def test_a_lane_runs_no_more_than_its_cap(db: Database) -> None:
     worker = await enrol(db)
     assert Counter(job.lane for job in await claim(db, worker, 100, cap=2)) == {"a": 2, "b": 2}
     assert await claim(db, worker, 100, cap=2) == []
+
+
+async def test_a_claim_passes_over_a_job_that_another_transaction_has_locked(db: Database) -> None:
+    """S2-31: it is being cancelled, say; neither is it started nor waited for."""
+    locked, free = await enqueue(db, NewJob(Plain(), "a"), NewJob(Plain(), "a"))
+    worker = await enrol(db)
+    async with db.transaction() as tx, asyncio.timeout(30):
+        await tx.execute("select id from job where id = %s for update", [locked])
+        assert [job.id for job in await claim(db, worker, 5)] == [free]
+    assert [job.id for job in await claim(db, worker, 5)] == [locked]
 
 
 async def test_all_lanes_together_run_no_more_than_the_global_cap(db: Database) -> None:

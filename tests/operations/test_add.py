@@ -60,14 +60,15 @@ async def test_a_failure_in_the_middle_leaves_neither_rows_nor_jobs(
 
 
 async def test_few_items_are_for_somebody_who_waits_and_many_are_an_import(db: Database) -> None:
+    """S4-08: a hundred items at once don't go before what people wait for; up to ten do."""
     base = await bases.create(db, "one", HashedEmbedder(), {})
-    await add.add(db, base.id, notes(add.INTERACTIVE_BATCH), WIDE)
-    await add.add(db, base.id, notes(add.INTERACTIVE_BATCH + 1), WIDE)
+    await add.add(db, base.id, notes(10), WIDE)
+    await add.add(db, base.id, notes(11), WIDE)
     async with db.connection() as tx:
         rows = await (
             await tx.execute("select priority, count(*)::int from job group by 1 order by 1")
         ).fetchall()
-    assert rows == [(0, add.INTERACTIVE_BATCH), (1, add.INTERACTIVE_BATCH + 1)]
+    assert rows == [(0, 10), (1, 11)]
 
 
 async def test_an_item_without_a_job_is_seen_as_a_broken_promise(db: Database) -> None:

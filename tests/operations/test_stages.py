@@ -86,6 +86,20 @@ async def test_a_job_that_dies_after_a_deletion_leaves_its_item_deleting(
     assert await worker.rows("select status, error_code from item") == [("deleting", None)]
 
 
+async def test_a_deletion_stops_the_running_work_of_what_it_deletes(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    """S4-05, S4-40: also below the item; what runs beside it goes on."""
+    (root,) = await worker.add(base, folder_to_add(docs))
+    await worker.step()
+    (beside,) = await worker.add(base, note_to_add("beside", "rye"))
+    await worker.claim(5)
+    await delete.delete(worker.db, base.id, [root.id])
+    running = await worker.rows("select subject, cancelling from job where state = 'running'")
+    assert {cancelling for subject, cancelling in running if subject != beside.id} == {True}
+    assert [cancelling for subject, cancelling in running if subject == beside.id] == [False]
+
+
 async def test_adding_and_indexing_a_file_of_the_disk_stores_no_reference_to_it(
     worker: ManualWorker, base: Base, tmp_path: Path
 ) -> None:

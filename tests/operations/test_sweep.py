@@ -138,12 +138,17 @@ async def test_a_failed_attempt_leaves_no_chunks_of_what_it_did_not_finish(
     path.write_text("old rye")
     (item,) = await worker.add(base, file_to_add(path))
     await worker.work()
-    path.write_text("new rye")
+    path.write_text("\n\n".join(f"new rye {number} " + "oats " * 200 for number in range(300)))
     await worker.reindex(base, item.id)
     await worker.step()
     (job,) = await worker.claim()
-    job.attempt = job.max_attempts
     monkeypatch.setattr(faults, "_armed", {})
+    faults.arm("index.batch_written=fail")
+    assert isinstance(await worker.run(job), retry.Postpone)
+    assert await worker.rows("select distinct version from chunk order by 1") == [(1,), (2,)]
+    await worker.make_due()
+    (job,) = await worker.claim()
+    job.attempt = job.max_attempts
     faults.arm("index.embedded=fail")
     assert isinstance(await worker.run(job), retry.Bury)
     assert await worker.rows("select version, text from chunk") == [(1, "old rye")]
