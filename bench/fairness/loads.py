@@ -111,9 +111,9 @@ def hanging_webhooks(client: httpx.Client, base: str, folder: Path, scale: float
 class _SlowGitHub(FakeGitHub):
     """Answers one request a second."""
 
-    def answer(self, asked: SiteRequest) -> SiteResponse:
+    def answer(self, request: SiteRequest) -> SiteResponse:
         time.sleep(1)
-        return super().answer(asked)
+        return super().answer(request)
 
 
 def slow_connector(client: httpx.Client, base: str, folder: Path, scale: float) -> Generator[None]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.crash.test_kill import add_notes, counts, damage
+from tests.crash.test_kill import add_notes, counts, reconciler_repairs
 from tests.gristmill_process import environment, run_serve
 from tests.wait_until import wait_until
 
@@ -29,7 +29,7 @@ async def test_a_killed_postgres_is_started_again_and_nothing_is_lost(
         await wait_until(all_done, limit=60)
         with server.client() as http:
             assert http.get("/api/health/invariants").json() == {"violations": []}
-        assert set((await damage(server)).values()) == {0}
+        assert set((await reconciler_repairs(server)).values()) == {0}
         assert server.stop() == 0
     log = (tmp_path / "log").read_text()
     assert "PostgreSQL had died and was restarted" in log
