@@ -82,6 +82,19 @@ async def test_what_is_inside_becomes_a_child_with_a_job_of_its_own(worker: Manu
     await worker.assert_healthy()
 
 
+async def test_a_base_is_ready_once_what_is_inside_its_documents_is_indexed_too(
+    worker: ManualWorker, base: Base
+) -> None:
+    """S3-21: the document itself is completed before."""
+    await upload(worker, base, "a.zip", archive(rye_txt="rye"))
+    await worker.step()
+    assert await tree(worker) == {"a.zip": ("completed", None), "rye.txt": ("processing", "a.zip")}
+    assert await event_data(worker, "KnowledgeSpaceAllDocumentsIngested") == []
+    await worker.work()
+    ready = await event_data(worker, "KnowledgeSpaceAllDocumentsIngested")
+    assert ready == [{"completed": 2, "failed": 0}]
+
+
 async def test_children_follow_their_document(worker: ManualWorker, base: Base) -> None:
     """An equal attachment stays, a changed one is indexed again, a new one is added, a missing one is deleted."""
     await upload(worker, base, "a.zip", archive(same_txt="rye", other_txt="oats", gone_txt="spelt"))

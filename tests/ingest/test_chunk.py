@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, normalizers
 
 from gristmill.embedding import pack
-from gristmill.ingest.chunk import RECIPE, Chunker, TextChunk, split
+from gristmill.ingest.chunk import RECIPE, Chunker, TextChunk, split, token_limit
 from gristmill.ingest.lines import MAX_LINE, ContentLine, LineSplitter
 from tests.embedding.hashed import HashedEmbedder
 
@@ -385,3 +385,10 @@ def test_content_is_split_the_same_way_until_the_recipe_changes() -> None:
                 for chunk in chunk_in_parts(text, [700], tokenizer, tokens, overlap):
                     digest.update(f"{chunk.start} {chunk.end} {chunk.headings}\n".encode())
     assert digest.hexdigest() == "a2240f54321fe7720f731bbe0c0ee21aa2cc81296e851abf3ebccb4124de80c0"
+
+
+def test_a_chunk_has_256_tokens_unless_the_base_or_the_embedder_says_otherwise() -> None:
+    assert token_limit(HashedEmbedder(), {}) == 256
+    assert token_limit(HashedEmbedder(), {"maxTokens": 64}) == 64
+    assert token_limit(HashedEmbedder(max_tokens=128), {}) == 128
+    assert token_limit(HashedEmbedder(max_tokens=128), {"maxTokens": 512}) == 128

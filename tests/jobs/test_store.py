@@ -116,6 +116,14 @@ async def test_lanes_take_turns(db: Database) -> None:
     assert lanes == {"big": 3, "small": 3}
 
 
+async def test_lanes_take_turns_from_one_claim_to_the_next(db: Database) -> None:
+    """S4-02, S4-18: each claim takes a single job."""
+    await enqueue(db, *(NewJob(Plain(), lane) for lane in ("a", "b", "c") for _ in range(50)))
+    worker = await enrol(db)
+    lanes = [job.lane for _ in range(9) for job in await claim(db, worker, 1)]
+    assert [sorted(lanes[start : start + 3]) for start in (0, 3, 6)] == [["a", "b", "c"]] * 3
+
+
 async def test_a_lane_that_was_idle_has_saved_up_nothing(db: Database) -> None:
     worker = await enrol(db)
     await enqueue(db, *(NewJob(Plain(), "old") for _ in range(50)))
