@@ -15,6 +15,7 @@ from gristmill.jobs import Job, retry
 from gristmill.operations import bases, cancel, delete
 from gristmill.operations.uploads import store_upload
 from gristmill.settings import Settings
+from gristmill.sources import directory
 from tests.ingest.counting import CountingEmbedder
 from tests.operations.interleave import paused_at
 from tests.operations.manual_worker import (
@@ -38,9 +39,11 @@ async def living_jobs(worker: ManualWorker) -> list[tuple[str, str, str]]:
 
 
 async def test_a_handler_ends_with_its_stage_and_the_next_one_is_a_job(
-    worker: ManualWorker, base: Base, docs: Path
+    worker: ManualWorker, base: Base, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S1-08, S1-07, S1-09: a listing reads no file; it files the children, and each has the job of its own stage."""
+    """S1-08, S1-07, S1-09: a listing reads no file; it files the children, and each has the job of its own stage, also a
+    folder that is too large to be listed with the one above."""
+    monkeypatch.setattr(directory, "TREE_BATCH", 0)
     await worker.add(base, folder_to_add(docs))
     assert await living_jobs(worker) == [("prepare_root", "queued", "docs")]
     await worker.run(await worker.take("prepare_root"))

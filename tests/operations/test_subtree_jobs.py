@@ -11,7 +11,7 @@ from gristmill.db import Tx
 from gristmill.errors import Conflict, SourceGone
 from gristmill.jobs import retry
 from gristmill.operations import bases, delete, reindex
-from gristmill.sources import Original
+from gristmill.sources import Original, directory
 from tests.operations.manual_worker import (
     ManualWorker,
     folder_to_add,
@@ -96,10 +96,11 @@ async def test_a_listing_removes_what_the_source_no_longer_has_except_what_is_be
     assert await worker.remaining_rows() == {"items": 1}
 
 
-async def test_a_listing_makes_its_root_processing_and_child_containers_are_listed_in_turn(
-    worker: ManualWorker, base: Base, docs: Path
+async def test_a_listing_makes_its_root_processing_and_large_child_containers_are_listed_in_turn(
+    worker: ManualWorker, base: Base, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S0-45, S1-09; S1-10, S4-32."""
+    monkeypatch.setattr(directory, "TREE_BATCH", 0)
     await worker.add(base, folder_to_add(docs))
     await worker.step()
     assert await worker.statuses() == {"docs": "processing", "deep": "preparing", "a.md": "processing"}

@@ -85,5 +85,5 @@ async def file_folder(
     """Create an expanded folder."""
     new = NewItem("directory", title, title, acl=acl)
     (item,) = await catalog.insert_items(tx, base.id, parent, [new])
-    await catalog.mark_expanded(tx, item.id, 1, {})
+    await catalog.mark_expanded(tx, [catalog.ExpandedContainer(item.id, 1, {})])
     return item

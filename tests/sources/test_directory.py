@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from gristmill import faults
 from gristmill.errors import Invalid, SourceGone, Unreadable, WorkError
-from gristmill.sources import IGNORE_FILE, DirectoryEntry, IgnoreRules, list_folder
+from gristmill.sources import IGNORE_FILE, DirectoryEntry, IgnoreRules, directory, list_folder
+from gristmill.sources.directory import FolderContents
 from gristmill.sources.ignore import BUILT_IN_FILES, BUILT_IN_FOLDERS
 
 UNPRIVILEGED_UID = 65_534
@@ -83,12 +84,38 @@ def open_folder() -> Generator[Path]:
     shutil.rmtree(folder)
 
 
-async def test_files_come_with_their_size_and_folders_without(tmp_path: Path) -> None:
+async def test_files_come_with_their_size_and_folders_with_their_contents(tmp_path: Path) -> None:
     write(tmp_path, "a.txt", "sub/b.txt")
+    file = DirectoryEntry("file", tmp_path / "sub/b.txt", "b.txt", 9)
     assert await list_entries(tmp_path) == [
         DirectoryEntry("file", tmp_path / "a.txt", "a.txt", 5),
-        DirectoryEntry("directory", tmp_path / "sub", "sub"),
+        DirectoryEntry("directory", tmp_path / "sub", "sub", contents=FolderContents([file])),
     ]
+
+
+async def test_a_batch_enters_the_folders_that_fit_level_by_level(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of which only a part would fit is listed by itself."""
+    monkeypatch.setattr(directory, "TREE_BATCH", 6)
+    write(tmp_path, "a", "large/1", "large/2", "large/3", "large/4", "small/b", "small/deep/c")
+    large, small = (entry for entry in await list_entries(tmp_path) if entry.kind == "directory")
+    assert large.contents is None
+    assert small.contents is not None
+    deep = small.contents.entries[1]
+    assert deep.contents is not None
+    assert [entry.name for entry in deep.contents.entries] == ["c"]
+
+
+async def test_a_subfolder_that_cannot_be_listed_has_no_contents(tmp_path: Path) -> None:
+    """Whoever lists it by itself gets the error."""
+    write(tmp_path, "sub/a", "other/b")
+    (tmp_path / "sub" / IGNORE_FILE).mkdir()
+    entries = {entry.name: entry for entry in await list_entries(tmp_path)}
+    assert entries["sub"].contents is None
+    assert entries["other"].contents is not None
+    with pytest.raises(WorkError):
+        await list_entries(tmp_path / "sub", root=tmp_path)
 
 
 async def test_every_level_of_a_tree_is_reached_folder_by_folder(tmp_path: Path) -> None:

@@ -11,6 +11,13 @@ from gristmill.catalog.base import (
     EmptyDocuments,
     OnRestart,
 )
+from gristmill.catalog.filing import (
+    ExistingItem,
+    find_existing,
+    find_existing_children,
+    insert_children,
+    insert_items,
+)
 from gristmill.catalog.item import (
     CONTAINERS,
     Item,
@@ -26,7 +33,6 @@ from gristmill.catalog.lifecycle import (
 )
 from gristmill.catalog.store import (
     DeletedItems,
-    ExistingItem,
     ItemChange,
     add_chunk_count,
     changes_watermark,
@@ -39,13 +45,11 @@ from gristmill.catalog.store import (
     find_base_in_any_state,
     find_bases,
     find_bases_by_embedder,
-    find_existing,
     find_failed_bases,
     find_item,
     find_items,
     has_hidden_items,
     insert_base,
-    insert_items,
     item_blob_hash,
     item_changes,
     list_bases,
@@ -68,6 +72,7 @@ from gristmill.catalog.store import (
 from gristmill.catalog.transitions import (
     AttachmentBytes,
     DocumentToRead,
+    ExpandedContainer,
     LeasedVersion,
     abandon,
     begin_embedding,
@@ -127,6 +132,7 @@ __all__ = [
     "DocumentToRead",
     "EmptyDocuments",
     "ExistingItem",
+    "ExpandedContainer",
     "Item",
     "ItemChange",
     "ItemId",
@@ -162,6 +168,7 @@ __all__ = [
     "find_bases",
     "find_bases_by_embedder",
     "find_existing",
+    "find_existing_children",
     "find_failed_bases",
     "find_item",
     "find_items",
@@ -172,6 +179,7 @@ __all__ = [
     "has_filed_attachments",
     "has_hidden_items",
     "insert_base",
+    "insert_children",
     "insert_items",
     "is_wanted",
     "item_blob_hash",

@@ -105,15 +105,15 @@ delete from base where id = %(id)s;
 -- Files items; failed ones with their error. Without a cause they have their parent's.
 insert into item (base_id, parent_id, type, title, status, source, source_key, blob_hash, body, size_bytes,
                   listed_version, error_code, error_message, expanded_version, cause, acl, metadata)
-select %(base)s, %(parent)s::uuid, u.type, u.title, u.status, u.source, u.source_key, u.blob_hash, u.body, u.size_bytes,
-       %(listed_version)s, u.error_code, u.error_message, case when u.error_code is null then 0 else 1 end,
-       coalesce(%(cause)s::uuid, (select p.cause from item p where p.id = %(parent)s::uuid)),
+select %(base)s, u.parent, u.type, u.title, u.status, u.source, u.source_key, u.blob_hash, u.body, u.size_bytes,
+       u.listed_version, u.error_code, u.error_message, case when u.error_code is null then 0 else 1 end,
+       coalesce(%(cause)s::uuid, (select p.cause from item p where p.id = u.parent)),
        case when u.acl <> 'null' then array(select jsonb_array_elements_text(u.acl)) end, u.metadata
-  from unnest(%(types)s::text[], %(titles)s::text[], %(statuses)s::text[], %(sources)s::jsonb[], %(keys)s::text[],
-              %(blobs)s::bytea[], %(bodies)s::text[], %(sizes)s::bigint[], %(codes)s::text[], %(messages)s::text[],
-              %(acls)s::jsonb[], %(metadata)s::jsonb[])
-       with ordinality u(type, title, status, source, source_key, blob_hash, body, size_bytes, error_code, error_message,
-                         acl, metadata, n)
+  from unnest(%(parents)s::uuid[], %(listed_versions)s::int[], %(types)s::text[], %(titles)s::text[], %(statuses)s::text[],
+              %(sources)s::jsonb[], %(keys)s::text[], %(blobs)s::bytea[], %(bodies)s::text[], %(sizes)s::bigint[],
+              %(codes)s::text[], %(messages)s::text[], %(acls)s::jsonb[], %(metadata)s::jsonb[])
+       with ordinality u(parent, listed_version, type, title, status, source, source_key, blob_hash, body, size_bytes,
+                         error_code, error_message, acl, metadata, n)
  order by u.n
 returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
           wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata;
@@ -123,6 +123,14 @@ returning id, base_id, parent_id, type, title, status, error_code, error_message
 select u.n::int as place, i.id, i.status
   from unnest(%(types)s::text[], %(keys)s::text[]) with ordinality u(type, source_key, n)
   join item i on i.base_id = %(base)s and i.parent_id is not distinct from %(parent)s::uuid and i.type = u.type
+             and md5(i.source_key) = md5(u.source_key) and i.source_key = u.source_key and i.status <> 'deleting'
+ order by u.n, i.id;
+
+-- name: find_existing_children
+-- Which of these items exist under their parents already; `place` is their position in the question, from 1.
+select u.n::int as place, i.id, i.status
+  from unnest(%(parents)s::uuid[], %(types)s::text[], %(keys)s::text[]) with ordinality u(parent_id, type, source_key, n)
+  join item i on i.base_id = %(base)s and i.parent_id = u.parent_id and i.type = u.type
              and md5(i.source_key) = md5(u.source_key) and i.source_key = u.source_key and i.status <> 'deleting'
  order by u.n, i.id;
 

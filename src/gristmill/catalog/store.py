@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 
 from gristmill.catalog.access import ADMIN, Viewer
 from gristmill.catalog.base import Base, BaseId, OnRestart
-from gristmill.catalog.item import Item, ItemId, NewItem
+from gristmill.catalog.item import Item, ItemId
 from gristmill.catalog.lifecycle import BaseStatus
 from gristmill.db import Queries, Tx
 from gristmill.identity.organisation import LOCAL_ORG, OrgId
@@ -189,40 +189,6 @@ async def drop_base(tx: Tx, base_id: BaseId) -> None:
 # ── items: changes that leave the status alone ───────────────────────────────────────────────────────────
 
 
-async def insert_items(
-    tx: Tx,
-    base_id: BaseId,
-    parent_id: ItemId | None,
-    new: Sequence[NewItem],
-    *,
-    listed_version: int = 0,
-    cause: UUID | None = None,
-) -> list[Item]:
-    """File items under a parent, in order. `listed_version` is the parent's version whose listing found them, 0 for items
-    that people added. `cause` is the request that they follow from; without one they have their parent's."""
-    return await queries.many(
-        tx,
-        Item,
-        "insert_items",
-        base=base_id,
-        parent=parent_id,
-        listed_version=listed_version,
-        cause=cause,
-        types=[item.type for item in new],
-        titles=[item.title for item in new],
-        statuses=[str(item.status) for item in new],
-        sources=[Jsonb(item.source) for item in new],
-        keys=[item.key for item in new],
-        blobs=[item.blob for item in new],
-        bodies=[item.body for item in new],
-        sizes=[item.size_bytes for item in new],
-        codes=[item.error.code if item.error else None for item in new],
-        messages=[item.error.message if item.error else None for item in new],
-        acls=[Jsonb(item.acl) for item in new],
-        metadata=[Jsonb(item.metadata) for item in new],
-    )
-
-
 async def set_acl(tx: Tx, item_id: ItemId, acl: Sequence[str] | None) -> None:
     """Give an item, and all below it without an access list of their own, this list; None: inherit from above."""
     await queries.run(tx, "set_acl", id=item_id, acl=None if acl is None else list(acl))
@@ -289,31 +255,6 @@ async def delete_items(tx: Tx, ids: Sequence[ItemId]) -> DeletedItems:
 
 
 # ── items: questions ─────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class ExistingItem:
-    """An item that is the same thing as the one at `place` in the question, counted from 1."""
-
-    place: int
-    id: ItemId
-    status: str
-
-
-async def find_existing(
-    tx: Tx, base_id: BaseId, parent_id: ItemId | None, new: Sequence[NewItem]
-) -> dict[int, ItemId]:
-    """Which of `new` are filed under the parent already: their index, and the item."""
-    rows = await queries.many(
-        tx,
-        ExistingItem,
-        "find_existing",
-        base=base_id,
-        parent=parent_id,
-        types=[item.type for item in new],
-        keys=[item.key for item in new],
-    )
-    return {row.place - 1: row.id for row in reversed(rows)}
 
 
 async def find_item(tx: Tx, item_id: ItemId, viewer: Viewer = ADMIN) -> Item | None:

@@ -61,19 +61,19 @@ async def replace_item(tx: Tx, item_id: ItemId, new: NewItem, cause: UUID) -> It
     )
 
 
-async def request_listed_versions(
-    tx: Tx, children: Sequence[tuple[ItemId, NewItem]], version: int
-) -> list[Item]:
-    """Request new versions of those children that `version` of their container lists for the first time."""
+async def request_listed_versions(tx: Tx, children: Sequence[tuple[ItemId, NewItem, int]]) -> list[Item]:
+    """Request new versions of those children that this version of their container lists for the first time."""
+    if not children:
+        return []
     return await queries.many(
         tx,
         Item,
         "request_listed_versions",
-        version=version,
-        ids=[item_id for item_id, _ in children],
-        sizes=[new.size_bytes for _, new in children],
-        codes=[new.error.code if new.error else None for _, new in children],
-        messages=[new.error.message if new.error else None for _, new in children],
+        ids=[item_id for item_id, _, _ in children],
+        versions=[version for _, _, version in children],
+        sizes=[new.size_bytes for _, new, _ in children],
+        codes=[new.error.code if new.error else None for _, new, _ in children],
+        messages=[new.error.message if new.error else None for _, new, _ in children],
     )
 
 
@@ -200,15 +200,27 @@ async def begin_embedding(tx: Tx, versions: Sequence[LeasedVersion]) -> list[Ite
     )
 
 
-async def mark_expanded(tx: Tx, item_id: ItemId, version: int, left_out: Mapping[str, int]) -> bool:
-    """Note that all children of a container's version are filed: its status is derived from them from now on.
-    `left_out` counts by reason what its source has and the listing passed over."""
-    is_current = bool(
-        await queries.values(tx, "mark_expanded", id=item_id, version=version, left_out=Jsonb(dict(left_out)))
-    )
-    if is_current:
-        await derive_status(tx, item_id)
-    return is_current
+@dataclass(frozen=True)
+class ExpandedContainer:
+    """A version of a container whose children are all filed. `left_out` counts by reason what its source has and the
+    listing passed over."""
+
+    item_id: ItemId
+    version: int
+    left_out: Mapping[str, int]
+
+
+async def mark_expanded(tx: Tx, containers: Sequence[ExpandedContainer]) -> None:
+    """Note that all children of these versions are filed: from now on the containers' statuses are derived from them."""
+    if containers:
+        expanded = await queries.values(
+            tx,
+            "mark_expanded",
+            ids=[container.item_id for container in containers],
+            versions=[container.version for container in containers],
+            left_out=[Jsonb(dict(container.left_out)) for container in containers],
+        )
+        await derive_statuses(tx, expanded)
 
 
 # ── a version ends ───────────────────────────────────────────────────────────────────────────────────────
@@ -274,6 +286,12 @@ async def mark_deleting(tx: Tx, roots: Sequence[ItemId]) -> int:
 async def derive_status(tx: Tx, item_id: ItemId) -> None:
     """Derive the status of a container, and of those above it, from their children."""
     await queries.run(tx, "derive_status", id=item_id)
+
+
+async def derive_statuses(tx: Tx, ids: Sequence[ItemId]) -> None:
+    """Derive the statuses of containers, and of those above them, from their children."""
+    if ids:
+        await queries.run(tx, "derive_statuses", ids=list(ids))
 
 
 async def derive_statuses_above(tx: Tx, ids: Sequence[ItemId]) -> None:

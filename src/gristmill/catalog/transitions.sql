@@ -22,15 +22,15 @@ returning id, base_id, parent_id, type, title, status, error_code, error_message
 -- name: request_listed_versions
 -- any but deleting -> active | failed, once for each child that a container's new version lists again.
 update item i
-   set listed_version = %(version)s, wanted_version = i.wanted_version + 1, size_bytes = u.size_bytes,
+   set listed_version = u.version, wanted_version = i.wanted_version + 1, size_bytes = u.size_bytes,
        expanded_version = case when u.error_code is null then i.expanded_version else i.wanted_version + 1 end,
        error_code = u.error_code, error_message = u.error_message, updated_at = clock_now(),
        cause = (select p.cause from item p where p.id = i.parent_id),
        status = case when u.error_code is not null then 'failed'
                      when i.is_container then 'preparing' else 'processing' end
-  from unnest(%(ids)s::uuid[], %(sizes)s::bigint[], %(codes)s::text[], %(messages)s::text[])
-       u(id, size_bytes, error_code, error_message)
- where i.id = u.id and i.status <> 'deleting' and i.listed_version < %(version)s
+  from unnest(%(ids)s::uuid[], %(versions)s::int[], %(sizes)s::bigint[], %(codes)s::text[], %(messages)s::text[])
+       u(id, version, size_bytes, error_code, error_message)
+ where i.id = u.id and i.status <> 'deleting' and i.listed_version < u.version
 returning i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
           i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata;
 
@@ -102,10 +102,11 @@ update item i set status = 'embedding', updated_at = clock_now()
 returning i.id;
 
 -- name: mark_expanded
--- Notes that all children of a container's version are filed, and how many were left out, by reason.
-update item set expanded_version = %(version)s, left_out = %(left_out)s, updated_at = clock_now()
- where id = %(id)s and wanted_version = %(version)s and status <> 'deleting'
-returning id;
+-- Notes that all children of containers' versions are filed, and how many were left out, by reason.
+update item i set expanded_version = u.version, left_out = u.left_out, updated_at = clock_now()
+  from unnest(%(ids)s::uuid[], %(versions)s::int[], %(left_out)s::jsonb[]) u(id, version, left_out)
+ where i.id = u.id and i.wanted_version = u.version and i.status <> 'deleting'
+returning i.id;
 
 -- name: publish_versions
 -- active | failed -> completed: the wanted versions become the live ones.
@@ -163,6 +164,10 @@ returning i.id;
 -- name: derive_status
 -- Derives the status of a container, and of those above it.
 select item_derive_status(%(id)s);
+
+-- name: derive_statuses
+-- Derives the statuses of containers, and of those above them.
+select item_derive_statuses(%(ids)s::uuid[]);
 
 -- name: derive_statuses_above
 -- Derives the statuses of the containers above these items.

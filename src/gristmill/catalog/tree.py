@@ -136,9 +136,14 @@ async def has_children(tx: Tx, item_id: ItemId) -> bool:
     return (await queries.values(tx, "has_children", id=item_id))[0]
 
 
-async def stale_children(tx: Tx, parent_id: ItemId, version: int) -> list[ItemId]:
-    """Children that earlier versions of their container listed and `version` did not."""
-    return await queries.values(tx, "stale_children", parent=parent_id, version=version)
+async def stale_children(tx: Tx, containers: Sequence[tuple[ItemId, int]]) -> list[ItemId]:
+    """The children that an earlier version of these containers listed, and that this version did not."""
+    return await queries.values(
+        tx,
+        "stale_children",
+        parents=[item_id for item_id, _ in containers],
+        versions=[version for _, version in containers],
+    )
 
 
 async def user_added_descendants(tx: Tx, root: ItemId) -> list[ItemId]:

@@ -82,8 +82,8 @@ select exists (select from item where parent_id = %(id)s);
 
 -- name: stale_children
 -- Children that an earlier version of a container listed and this one did not.
-select id from item
- where parent_id = %(parent)s and listed_version > 0 and listed_version < %(version)s and status <> 'deleting';
+select i.id from unnest(%(parents)s::uuid[], %(versions)s::int[]) u(id, version)
+  join item i on i.parent_id = u.id and i.listed_version > 0 and i.listed_version < u.version and i.status <> 'deleting';
 
 -- name: user_added_descendants
 -- What people added below a container: no listing finds it.

@@ -2,8 +2,9 @@
 
     list        list the source in batches, outside any transaction
     file        one fenced transaction per batch, under the base's lock: check that the root is still wanted and not being
-                deleted, insert new children, request new versions of known ones, and enqueue their jobs. The lock is
-                exclusive, except for a container that has no children yet: nothing else works on them
+                deleted, insert new children, request new versions of known ones, and enqueue their jobs. A batch contains
+                the subfolders that fit in it, which are done with that (file_listing.py). The lock is exclusive, except
+                for a container that has no children yet: nothing else works on them
     finish      delete children that the source no longer has, and record what was left out. From now on the container's
                 status is derived from its children
 
@@ -14,22 +15,23 @@ memory.
 """
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from gristmill import catalog, events, faults, jobs
-from gristmill.catalog import Base, Item, ItemId, ItemStatus, NewItem
+from gristmill.catalog import Base, ExpandedContainer, Item, ItemStatus, NewItem
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Permanent, Unsupported
 from gristmill.events import ContainerExpanded, ItemFailed
+from gristmill.ingest.file_listing import ChildrenExist, ListedFolder, ListedItem, file_listing
 from gristmill.ingest.stages import Stages
 from gristmill.ingest.task import base_of
-from gristmill.jobs import Activity, Done, Job, Outcome, Priority, QueueLimits, Snooze
+from gristmill.jobs import Activity, Done, Job, Outcome, QueueLimits, Snooze
 from gristmill.operations.delete import mark_for_deletion
-from gristmill.operations.next_job import enqueue_next_jobs, has_room, record_filed_events
+from gristmill.operations.next_job import has_room
 from gristmill.operations.source_factory import ADDED_LOCALLY, disk_access
 from gristmill.sources.directory import DirectoryEntry, IgnoreRules, list_folder
 from gristmill.sources.disk import EVERYWHERE, DiskAccess
@@ -75,7 +77,7 @@ class Expander:
         return Done()
 
     async def _file_listing(
-        self, job: Job, root: Item, listing: AsyncGenerator[list[NewItem]], shared: bool
+        self, job: Job, root: Item, listing: AsyncGenerator[list[ListedItem]], shared: bool
     ) -> Outcome | None:
         """Create the children batch by batch. Returns an outcome if the listing has to stop or pause."""
         async with aclosing(listing) as batches:
@@ -132,7 +134,7 @@ class Expander:
 
     async def _list(
         self, root: Item, rules: IgnoreRules, left_out: Counter[str]
-    ) -> AsyncGenerator[list[NewItem]]:
+    ) -> AsyncGenerator[list[ListedItem]]:
         """The source's entries in batches. `left_out` counts the skipped entries; it is complete after the last batch."""
         if root.type == "directory":
             path = Path(root.source["path"])
@@ -140,11 +142,14 @@ class Expander:
             access = disk_access(self._disk, root.source)
             async with aclosing(list_folder(path, rules, top, left_out, access=access)) as folder:
                 async for entries in folder:
-                    yield [_new_item(entry, top, root) for entry in entries]
+                    yield [_listed_item(entry, top, root) for entry in entries]
         elif root.type == "sitemap":
             listing = list_sitemap(root.source["url"], SitemapRules(private=self._private))
             async for pages in listing:
-                yield [NewItem("url", page.url[:500], page.url, source={"url": page.url}) for page in pages]
+                yield [
+                    ListedItem(NewItem("url", page.url[:500], page.url, source={"url": page.url}))
+                    for page in pages
+                ]
             left_out.update(listing.left_out)
             del left_out["duplicate"]  # listed once, so nothing was left out
         elif root.type == "connector":
@@ -153,61 +158,50 @@ class Expander:
             raise Unsupported(f"Items of type {root.type!r} can't be listed yet.")
 
     async def _file_batch(
-        self, job: Job, root: Item, listed: Sequence[NewItem], shared: bool
+        self, job: Job, root: Item, listed: Sequence[ListedItem], shared: bool
     ) -> Outcome | None:
         """Create the children of a batch. Returns an outcome if the listing has to stop or pause here."""
-        async with self._db.transaction() as tx:
-            locked = await self._lock_container(tx, job, shared=shared)
-            if locked is None:
-                return Done()
-            base, root = locked
-            if not await has_room(tx, base, self._limits):
-                return Snooze(_PAUSE)
-            known = await catalog.find_existing(tx, base.id, root.id, listed)
-            if not (known and shared):
-                await self._insert_children(tx, base, root, listed, known)
-        if known and shared:  # children were added in the meantime, and jobs may be working on them
+        try:
+            async with self._db.transaction() as tx:
+                locked = await self._lock_container(tx, job, shared=shared)
+                if locked is None:
+                    return Done()
+                base, root = locked
+                if not await has_room(tx, base, self._limits):
+                    return Snooze(_PAUSE)
+                await file_listing(tx, base, root, listed, is_exclusive=not shared)
+        except ChildrenExist:  # they were added in the meantime
             return await self._file_batch(job, root, listed, shared=False)
         return None
-
-    async def _insert_children(
-        self, tx: Tx, base: Base, root: Item, listed: Sequence[NewItem], known: Mapping[int, ItemId]
-    ) -> None:
-        version = root.wanted_version
-        await catalog.begin_listing(tx, root.id, version)
-        new_items = [item for place, item in enumerate(listed) if place not in known]
-        children = await catalog.request_listed_versions(
-            tx, [(known[place], listed[place]) for place in known], version
-        )
-        if new_items:
-            inserted = await catalog.insert_items(tx, base.id, root.id, new_items, listed_version=version)
-            await record_filed_events(tx, inserted)
-            children += inserted
-        await enqueue_next_jobs(tx, base, children, Priority.NORMAL)
 
     async def _finish(self, job: Job, root: Item, left_out: Counter[str], shared: bool) -> None:
         async with self._db.transaction() as tx:
             locked = await self._lock_container(tx, job, shared=shared)
             if locked is not None:
                 base, root = locked
-                if not shared and (stale := await catalog.stale_children(tx, root.id, root.wanted_version)):
+                version = root.wanted_version
+                if not shared and (stale := await catalog.stale_children(tx, [(root.id, version)])):
                     await mark_for_deletion(tx, base, stale)
-                await catalog.mark_expanded(tx, root.id, root.wanted_version, +left_out)
-                await events.record(tx, ContainerExpanded(base.id, root.id, root.wanted_version))
+                await catalog.mark_expanded(tx, [ExpandedContainer(root.id, version, +left_out)])
+                await events.record(tx, ContainerExpanded(base.id, root.id, version))
             await jobs.complete(tx, job)
             if locked is not None:
                 await events.announce_ready(tx, [base_of(job)])
             await faults.point("expand.before_commit")
 
 
-def _new_item(entry: DirectoryEntry, top: Path, folder: Item) -> NewItem:
-    """A folder's entry as an item. It may be read from the same part of the disk as the folder. A subfolder remembers the
+def _listed_item(entry: DirectoryEntry, top: Path, folder: Item) -> ListedItem:
+    """A folder's entry as an item, with the entry's own contents. It may be read from the same part of the disk as the folder. A subfolder remembers the
     topmost folder, whose ignore rules apply to it."""
     source: dict[str, Any] = {"path": str(entry.path)}
     if entry.kind == "directory":
         source["root"] = str(top)
     if ADDED_LOCALLY in folder.source:
         source[ADDED_LOCALLY] = folder.source[ADDED_LOCALLY]
-    return NewItem(
+    item = NewItem(
         entry.kind, entry.name, str(entry.path), source=source, size_bytes=entry.size, error=entry.error
     )
+    if entry.contents is None:
+        return ListedItem(item)
+    children = [_listed_item(child, top, folder) for child in entry.contents.entries]
+    return ListedItem(item, ListedFolder(children, entry.contents.left_out))

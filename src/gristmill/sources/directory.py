@@ -1,7 +1,11 @@
-"""directory: lists one level of a folder, in batches. To walk a tree, list each folder that it returns.
+"""directory: lists a folder in batches, and with each batch the contents of subfolders that are small enough.
+
+A batch has at most `batch` entries of the folder itself. Then the folders among them are entered, and the folders in those,
+level by level, until the batch has `TREE_BATCH` entries or a second has passed. A folder that does not fit is listed without
+its contents: list it by itself.
 
     file, or a link to one            listed, with its size
-    folder                            listed, not entered
+    folder                            listed, with its contents where there is room
     link to a folder                  left out, so that no loop is possible; counted as linked_folder
     link to nothing, or to itself     listed with SourceGone broken_link
     no permission to read or enter    listed with Unreadable permission_denied
@@ -13,6 +17,7 @@
     excluded by the ignore rules      left out (`ignore.py`)
     deleted during the listing        left out
     the folder itself                 raises SourceGone or Unreadable; Transient when the disk fails
+    a subfolder that can't be listed  listed without its contents: listing it by itself reports the error
 
 One bad entry never ends the listing (S4-57). The order is that of the file system, which stays the same while the
 folder does not change; within a batch, entries are sorted by name. At most one batch is in memory, and blocking calls
@@ -23,9 +28,10 @@ import contextlib
 import errno
 import os
 import stat
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -37,6 +43,9 @@ from gristmill.sources.ignore import IgnoreMatcher, IgnoreRules
 
 EntryKind = Literal["file", "directory"]
 
+TREE_BATCH = 1_000  # entries of a batch, with those of subfolders
+_DESCENT_SECONDS = 1.0  # of a slow disk; what is not listed by then is listed by itself
+
 
 @dataclass(frozen=True, slots=True)
 class DirectoryEntry:
@@ -47,6 +56,15 @@ class DirectoryEntry:
     name: str
     size: int | None = None
     error: WorkError | None = None
+    contents: "FolderContents | None" = None  # of a folder that was listed with this one
+
+
+@dataclass(frozen=True, slots=True)
+class FolderContents:
+    """All entries of a folder, and how many were left out for their type."""
+
+    entries: list[DirectoryEntry]
+    left_out: Counter[str] = field(default_factory=Counter[str])
 
 
 async def list_folder(
@@ -58,16 +76,16 @@ async def list_folder(
     access: DiskAccess = EVERYWHERE,
 ) -> AsyncGenerator[list[DirectoryEntry]]:
     """The entries of the folder `path`, which is `root` or below it, in batches of at most `batch`, as far as `access`
-    allows.
+    allows; with the contents of subfolders, at most `TREE_BATCH` entries in all.
 
-    `left_out` counts the entries left out for their type, not by a rule. Close the iterator (`contextlib.aclosing`)
+    `left_out` counts the folder's own entries left out for their type, not by a rule. Close the iterator (`contextlib.aclosing`)
     if you stop early: it holds the folder open.
     """
     scan = _FolderScan(path, root, Counter() if left_out is None else left_out, access)
     try:
         await threads.run_blocking(lambda: scan.open(rules))
         await faults.point("directory.opened")
-        while entries := await threads.run_blocking(lambda: scan.next_entries(batch)):
+        while entries := await threads.run_blocking(lambda: scan.next_tree(batch, rules)):
             yield entries
             await faults.point("directory.batch_listed")
     finally:
@@ -93,6 +111,37 @@ class _FolderScan:
         except OSError as error:
             raise folder_error(self._path, error) from error
         self._ignored = IgnoreMatcher.for_folder(rules, self._root, self._path)
+
+    def next_tree(self, batch: int, rules: IgnoreRules) -> list[DirectoryEntry]:
+        """The next entries, with the contents of subfolders for which there is room and time."""
+        entries = self.next_entries(batch)
+        space, deadline = TREE_BATCH - len(entries), time.monotonic() + _DESCENT_SECONDS
+        levels = deque([entries])
+        while levels:
+            level = levels.popleft()
+            for place, entry in enumerate(level):
+                if space <= 0 or time.monotonic() > deadline:
+                    return entries
+                if entry.kind == "directory" and entry.error is None:
+                    contents = self._read_subfolder(entry.path, rules, space)
+                    if contents is not None:
+                        space -= len(contents.entries)
+                        level[place] = replace(entry, contents=contents)
+                        levels.append(contents.entries)
+        return entries
+
+    def _read_subfolder(self, path: Path, rules: IgnoreRules, space: int) -> FolderContents | None:
+        """Everything in a folder below this one; None if that is more than `space`, or it can't be listed now."""
+        left_out = Counter[str]()
+        scan = _FolderScan(path, self._root, left_out, self._access)
+        try:
+            scan.open(rules)
+            entries = scan.next_entries(space + 1)
+        except WorkError:
+            return None
+        finally:
+            scan.close()
+        return FolderContents(entries, left_out) if len(entries) <= space else None
 
     def next_entries(self, batch: int) -> list[DirectoryEntry]:
         """The next entries that are not left out; empty at the end."""

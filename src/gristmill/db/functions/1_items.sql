@@ -74,15 +74,14 @@ begin
     end loop;
 end $$;
 
--- Derives the containers above many items, each once, the deepest first and within a depth by id: concurrent callers
+-- Derives many containers and those above them, each once, the deepest first and within a depth by id: concurrent callers
 -- lock them in the same order.
-create function item_derive_statuses_above(p_items uuid[]) returns void language plpgsql as $$
+create function item_derive_statuses(p_containers uuid[]) returns void language plpgsql as $$
 declare
-    v_due uuid[];
+    v_due uuid[] := p_containers;
     v_next uuid;
     v_row record;
 begin
-    v_due := array(select distinct i.parent_id from item i where i.id = any (p_items) and i.parent_id is not null);
     for v_row in
         with recursive up(id, parent_id, above) as (
             select i.id, i.parent_id, 0 from item i where i.id = any (v_due)
@@ -100,6 +99,12 @@ begin
         end if;
     end loop;
 end $$;
+
+-- Derives the containers above many items.
+create function item_derive_statuses_above(p_items uuid[]) returns void language sql as $$
+    select item_derive_statuses(array(
+        select distinct i.parent_id from item i where i.id = any (p_items) and i.parent_id is not null))
+$$;
 
 -- A container's progress in percent: each child counts the same, and one that is not listed yet counts nothing, so that
 -- progress never falls while a tree is being listed.

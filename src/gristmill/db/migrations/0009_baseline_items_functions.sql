@@ -54,13 +54,12 @@ begin
         select i.parent_id into v_id from item i where i.id = v_id;
     end loop;
 end $$;
-create function item_derive_statuses_above(p_items uuid[]) returns void language plpgsql as $$
+create function item_derive_statuses(p_containers uuid[]) returns void language plpgsql as $$
 declare
-    v_due uuid[];
+    v_due uuid[] := p_containers;
     v_next uuid;
     v_row record;
 begin
-    v_due := array(select distinct i.parent_id from item i where i.id = any (p_items) and i.parent_id is not null);
     for v_row in
         with recursive up(id, parent_id, above) as (
             select i.id, i.parent_id, 0 from item i where i.id = any (v_due)
@@ -78,6 +77,10 @@ begin
         end if;
     end loop;
 end $$;
+create function item_derive_statuses_above(p_items uuid[]) returns void language sql as $$
+    select item_derive_statuses(array(
+        select distinct i.parent_id from item i where i.id = any (p_items) and i.parent_id is not null))
+$$;
 create function item_progress(p_item uuid) returns real language sql stable as $$
     with recursive tree(id, is_container, status, wanted_version, expanded_version, weight) as (
         select i.id, i.is_container, i.status, i.wanted_version, i.expanded_version, 100::double precision
