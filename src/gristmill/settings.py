@@ -202,7 +202,7 @@ class Settings(BaseSettings):
         description="Size from which a document gets the warning `large`, in MiB; it is indexed all the same.",
     )
     worker_slots: int = Field(
-        default=32,
+        default=64,
         ge=1,
         le=256,
         description="Maximum number of jobs that one worker process works on at once. Jobs that wait for the network or for OCR don't count.",

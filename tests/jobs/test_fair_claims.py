@@ -224,3 +224,27 @@ def test_room_by_what_jobs_do() -> None:
 def test_the_last_slot_is_kept_for_interactive_jobs() -> None:
     assert room(*(job(f"l{n}") for n in range(31))).non_interactive_limit == 0
     assert room(*(job(f"l{n}", priority=0) for n in range(31))).non_interactive_limit == 1
+
+
+def test_a_claim_that_got_less_than_it_asked_for_left_nothing_behind() -> None:
+    """So no second claim follows it; but one that was divided among lanes, or filled, may have left jobs."""
+    capacity = room(slots_=8)
+    limit = min(capacity.limit, capacity.non_interactive_limit)
+    assert limit > 2
+    assert not slots.may_have_left_jobs(capacity, [])
+    assert not slots.may_have_left_jobs(capacity, [job("a")])
+    assert slots.may_have_left_jobs(capacity, [job("a"), job("b")])
+    assert slots.may_have_left_jobs(capacity, [job("a") for _ in range(limit)])
+
+
+def test_a_lane_whose_room_was_used_up_is_claimed_again_when_half_of_it_is_free() -> None:
+    """S4-20: also when its stage took the jobs before the worker began to wait for that."""
+    capacity = room(slots_=64)
+    opening = [job("a", Activity.OPENING) for _ in range(PREFETCH)]
+    assert slots.exhausted_lanes(capacity, opening[:-1]) == set()
+    assert slots.exhausted_lanes(capacity, opening) == {"a"}
+    assert not slots.has_room_for_any(room(*opening, slots_=64), {"a"})
+    for opened in opening[: PREFETCH // 2]:
+        opened.activity = Activity.ACTIVE
+    assert slots.has_room_for_any(room(*opening, slots_=64), {"a"})
+    assert not slots.has_room_for_any(room(*opening, slots_=64), set())

@@ -15,7 +15,7 @@ from gristmill.db import Database, Tx
 from gristmill.db.listen import Listener
 from gristmill.errors import GristmillError, Permanent, Transient
 from gristmill.jobs import Done, Handler, Job, NewJob, Outcome, Snooze, Work, Worker, WorkerLimits, store
-from gristmill.jobs.worker import LOST_FACTOR
+from gristmill.jobs.retry import LOST_FACTOR
 from tests.jobs.sample_work import Brittle, Keyed, Plain
 from tests.terminate_backends import terminate_backends
 from tests.wait_until import wait_until

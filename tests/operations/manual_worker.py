@@ -25,7 +25,7 @@ from gristmill.ingest.processors import Processor
 from gristmill.integrity import invariants
 from gristmill.integrity.reconcile import DAMAGE, Reconciler
 from gristmill.jobs import Handler, Job, QueueLimits, retry, store
-from gristmill.jobs.worker import LOST_FACTOR
+from gristmill.jobs.retry import LOST_FACTOR
 from gristmill.operations import add, bases, reindex
 from gristmill.operations.source_factory import FolderSource, SourceFactory
 from gristmill.settings import Settings

@@ -113,7 +113,7 @@ async def test_work_that_fills_every_slot_stops_when_its_folder_is_deleted(
     http: httpx.AsyncClient, mill: app.Gristmill, tmp_path: Path
 ) -> None:
     """S4-05, S4-12: the deletion needs a slot itself, which just these jobs hold; S4-40."""
-    for number in range(80):
+    for number in range(2 * mill.settings.worker_slots):
         (tmp_path / f"docs{number % 2}").mkdir(exist_ok=True)
         (tmp_path / f"docs{number % 2}/{number}.md").write_text(f"Sack {number}.")
     base = await make_base(http)

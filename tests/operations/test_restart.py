@@ -10,7 +10,7 @@ from gristmill import app, faults
 from gristmill.catalog import Base
 from gristmill.integrity import invariants, reconcile
 from gristmill.jobs import Job, retry, store
-from gristmill.jobs.worker import LOST_FACTOR
+from gristmill.jobs.retry import LOST_FACTOR
 from gristmill.operations import bases, delete, queue
 from gristmill.operations import retry as retrying
 from gristmill.settings import Settings

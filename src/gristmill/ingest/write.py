@@ -138,14 +138,16 @@ class WriteStage:
     async def _write_planned(
         self, tx: Tx, batches: Sequence[_LexedBatch], planned: Sequence[PlannedWrite]
     ) -> None:
-        await self._store_contents(tx, planned)
+        marked = await self._store_contents(tx, planned)
         prepared = [entry for batch in batches for entry in batch.prepared.items()]
         for base_id, chunks in sorted(prepared, key=itemgetter(0)):
             await publish.write(tx, base_id, chunks)
         await jobs.reset_attempts(
             tx, [write.task.job for write in planned if write.chunks and not write.is_last]
         )
-        await self._publish(tx, [write.state for write in planned if write.is_last])
+        last = [write.state for write in planned if write.is_last]
+        await _mark_complete(tx, [state for state in last if state not in marked])
+        await self._publish(tx, last)
 
     async def _lex(self, embedded: Sequence[EmbeddedChunks]) -> _LexedBatch:
         """Lex the chunks of each base, which will share a segment."""
@@ -178,8 +180,9 @@ class WriteStage:
                 task.completion.finish()
         return {task for task in owned if task.item.id in wanted}
 
-    async def _store_contents(self, tx: Tx, planned: Sequence[PlannedWrite]) -> None:
-        """Contents first, because versions refer to them. The parts of contents that are complete are not stored again."""
+    async def _store_contents(self, tx: Tx, planned: Sequence[PlannedWrite]) -> list[DocumentState]:
+        """Contents first, because versions refer to them. The parts of contents that are complete are not stored again.
+        Returns the documents whose contents are complete by this."""
         complete = await contents.ensure_contents(tx, [write.content.digest for write in planned])
         await contents.save_versions(
             tx, [_new_version(write) for write in planned if not write.state.is_version_saved]
@@ -196,17 +199,19 @@ class WriteStage:
         await contents.insert_content_assets(
             tx, [(write.content.digest, asset) for write in planned for asset in write.assets]
         )
-        await _mark_complete(tx, [write.state for write in planned if write.is_read and write.parts])
+        marked = [write.state for write in planned if write.is_read and write.parts]
+        await _mark_complete(tx, marked)
+        return marked
 
     async def _publish(self, tx: Tx, states: Sequence[DocumentState]) -> None:
         if not states:
             return
-        await _mark_complete(tx, states)
         for state in states:
             await contents.mark_assets_inline(tx, state.content.digest, list(state.ended.inline))
-        await events.record(tx, *(_extraction_event(state.task, state.characters) for state in states))
         await publish.publish(
-            tx, [(state.task.base.id, state.task.job, new_version(state)) for state in states]
+            tx,
+            [(state.task.base.id, state.task.job, new_version(state)) for state in states],
+            [_extraction_event(state.task, state.characters) for state in states],
         )
         await jobs.enqueue(tx, *map(_image_analysis_job, filter(_has_undescribed_images, states)))
         await events.announce_ready(tx, [state.task.base.id for state in states])
@@ -218,13 +223,13 @@ class WriteStage:
             finished = [document for document in documents if document.task in wanted]
             if finished:
                 tasks = [document.task for document in finished]
-                await events.record(tx, *(_extraction_event(task, 0) for task in tasks))
                 await publish.finish_unchanged(
                     tx,
                     [
                         (document.task.base.id, document.task.job, same_version(document))
                         for document in finished
                     ],
+                    [_extraction_event(task, 0) for task in tasks],
                 )
                 await _retry_failed_images(
                     tx, [document.task for document in finished if document.has_assets]
@@ -237,6 +242,8 @@ class WriteStage:
 
 async def _mark_complete(tx: Tx, states: Sequence[DocumentState]) -> None:
     """Record contents whose parts are all stored."""
+    if not states:
+        return
     await contents.mark_contents_complete(
         tx, {state.content.digest: (state.characters, list(state.ended.warnings)) for state in states}
     )

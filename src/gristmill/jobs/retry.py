@@ -93,3 +93,15 @@ def internal_error(error: Exception) -> GristmillError:
     return GristmillError(
         f"An internal error occurred ({type(error).__name__}). The log has the details.", code="internal"
     )
+
+
+# A job may be lost more often than it may fail: when a worker is killed repeatedly or runs out of memory, that is seldom the
+# fault of one of the many jobs that it ran.
+LOST_FACTOR = 3
+
+
+def check_lost_attempts(job: Job) -> None:
+    """Raise Permanent if the job's worker was lost too often."""
+    if job.attempt > LOST_FACTOR * job.max_attempts:
+        message = f"Given up: the worker was lost at most of {job.attempt - 1} attempts."
+        raise Permanent(message, code="worker_lost")

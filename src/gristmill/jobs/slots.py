@@ -15,9 +15,8 @@ from functools import partial
 from gristmill.jobs.job import Activity, Job, Priority
 from gristmill.stage_gate import Requester, room
 
-PREFETCH = (
-    8  # jobs of a lane that may wait for their first stage: while one is read, the next ones are opened
-)
+# Jobs of a lane that may wait for their first stage: while some are read, the next ones are opened, in one transaction.
+PREFETCH = 16
 
 _USES_SLOT = frozenset({Activity.OPENING, Activity.ACTIVE})
 _IS_BACKLOG = frozenset({Activity.OPENING, Activity.BLOCKED})
@@ -94,6 +93,28 @@ def _room_by_lane(
         )
         for lane in {job.lane for job in running}
     }
+
+
+def may_have_left_jobs(capacity: ClaimRoom, claimed: Collection[Job]) -> bool:
+    """Whether a claim may have left jobs in the queue for which there is room: it got all it asked for, or divided that among
+    lanes. Otherwise it took everything that can be taken until something changes."""
+    limit = min(capacity.limit, capacity.non_interactive_limit)
+    return bool(claimed) and (len(claimed) >= limit or len({job.lane for job in claimed}) > 1)
+
+
+def exhausted_lanes(capacity: ClaimRoom, claimed: Collection[Job]) -> set[str]:
+    """The lanes of which a claim took as many jobs as there was room for."""
+    counts = Counter(job.lane for job in claimed)
+    return {lane for lane, count in counts.items() if count >= _lane_room(capacity, lane)}
+
+
+def has_room_for_any(capacity: ClaimRoom, lanes: Collection[str]) -> bool:
+    """Whether there is room again for a fair number of jobs of one of these lanes."""
+    return any(_lane_room(capacity, lane) >= PREFETCH // 2 for lane in lanes)
+
+
+def _lane_room(capacity: ClaimRoom, lane: str) -> int:
+    return capacity.by_lane.get(lane, capacity.new_lane)
 
 
 def short_lanes(capacity: ClaimRoom) -> set[str]:

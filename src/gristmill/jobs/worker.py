@@ -25,6 +25,7 @@ workers is found soon, and takes few others with it.
 
 import asyncio
 import logging
+import math
 import os
 import platform
 import random
@@ -52,9 +53,6 @@ MIN_POLL = timedelta(milliseconds=10)
 CLAIM_BATCH = 256
 _SWEEP_EVERY = 60.0
 SUSPECT_ATTEMPTS = 3  # attempts, of which the last was lost
-# A job may be lost more often than it may fail: when a worker is killed repeatedly or runs out of memory, that is seldom the
-# fault of one of the many jobs that it ran.
-LOST_FACTOR = 3
 _SUSPECT_DELAY = timedelta(milliseconds=200)
 
 
@@ -76,6 +74,7 @@ class Worker:
         self._unknown_jobs: set[JobId] = set()
         self._may_find_work, self._claiming, self._was_full = True, False, False
         self._short_lanes: set[str] = set()
+        self._pools_claimed_at = -math.inf  # by the monotonic clock; -inf: pools may have work
         self._poll_interval = MIN_POLL
         self._swept_at = time.monotonic()
         self._outage = Outage(log, "the database")
@@ -106,9 +105,7 @@ class Worker:
                     await self._cycle()
                 except DatabaseUnavailable as error:
                     await self._outage.wait(error.message)
-                except (
-                    Exception
-                ) as error:  # a bug: without this loop the process would live on and work no more
+                except Exception as error:  # a bug: without this loop the process would work no more
                     await self._claim_failures.wait_unexpected(error)
         finally:
             try:
@@ -120,7 +117,8 @@ class Worker:
 
     async def _cycle(self) -> None:
         capacity = self._capacity()
-        must_claim = self._may_find_work and not (
+        may_find_work = self._may_find_work or slots.has_room_for_any(capacity, self._short_lanes)
+        must_claim = may_find_work and not (
             capacity.is_full and all(self._pool_capacity(pool) <= 0 for pool in self._limits.pools)
         )
         if not self._finished and not self._pending_outcomes and not must_claim:
@@ -132,15 +130,19 @@ class Worker:
                 # No notification: poll less often the longer that lasts, but soon after there was work, because a
                 # lane that another worker had locked may have more.
                 self._poll_interval = min(self._poll_interval * 2, MAX_POLL)
-                self._may_find_work = True
+                self._expect_work()
             return
         await self._record_pending_outcomes()
         self._may_find_work = False  # before the claim: a notification that arrives during it sets this again
         try:
-            await self._start(await self._complete_and_claim(capacity))
-            await self._start(await self._claim_pools())
+            claimed = await self._complete_and_claim(capacity)
+            self._short_lanes = slots.exhausted_lanes(capacity, claimed)
+            self._may_find_work = self._may_find_work or slots.may_have_left_jobs(capacity, claimed)
+            await self._start(claimed)
+            if time.monotonic() - self._pools_claimed_at > MAX_POLL.total_seconds():
+                await self._start(await self._claim_pools())
         except BaseException:
-            self._may_find_work = True
+            self._expect_work()
             raise
         self._outage.clear()
         self._claim_failures.clear()
@@ -189,6 +191,7 @@ class Worker:
         """Claim jobs for the slots of pools, one per lane."""
         jobs: list[Job] = []
         self._claiming = True
+        self._pools_claimed_at = time.monotonic()  # a notification that arrives meanwhile resets this
         try:
             for pool, limits in self._limits.pools.items():
                 if (free := self._pool_capacity(pool)) > 0:
@@ -199,12 +202,19 @@ class Worker:
                         )
         finally:
             self._claiming = False
+        if jobs:
+            self._expect_work()
         return jobs
+
+    def _expect_work(self, *, pools: bool = True) -> None:
+        """Claim again as soon as there is room; with `pools`, also for their slots."""
+        self._may_find_work = True
+        self._pools_claimed_at = -math.inf if pools else self._pools_claimed_at
 
     async def _start(self, jobs: Sequence[Job]) -> None:
         if not jobs:
             return
-        self._may_find_work, self._poll_interval = True, MIN_POLL
+        self._poll_interval = MIN_POLL
         for job in jobs:
             job.on_activity = self._on_activity
             self._running[job.id] = (job, asyncio.create_task(self._execute(job)))
@@ -231,7 +241,7 @@ class Worker:
                 del self._running[job.id]
                 self._cancelled.discard(job.id)
             self._suspect = None if self._suspect == job.id else self._suspect
-            self._may_find_work = True
+            self._expect_work(pools=job.pool in self._limits.pools)
             self._wake.set()
         if log.isEnabledFor(logging.DEBUG):
             fields = {"transition": type(transition).__name__, "seconds": time.perf_counter() - started}
@@ -239,11 +249,7 @@ class Worker:
 
     async def _attempt(self, job: Job) -> retry.Transition:
         try:
-            if job.attempt > LOST_FACTOR * job.max_attempts:
-                raise Permanent(
-                    f"Given up: the worker was lost at most of {job.attempt - 1} attempts.",
-                    code="worker_lost",
-                )
+            retry.check_lost_attempts(job)
             if job.interrupted and job.attempt >= SUSPECT_ATTEMPTS:
                 if self._suspect is not None:
                     return retry.Postpone(_SUSPECT_DELAY, counted=False)
@@ -327,11 +333,8 @@ class Worker:
 
     async def _requeue_unknown_jobs(self, tx: Tx, held_ids: set[JobId]) -> None:
         """Requeue jobs that we run according to the database only: found twice, and not while a claim is under way."""
-        known = {
-            *self._running,
-            *(job.id for job in self._finished),
-            *(job.id for job, _ in self._pending_outcomes),
-        }
+        known = {*self._running, *(job.id for job in self._finished)}
+        known |= {job.id for job, _ in self._pending_outcomes}
         unknown = set[JobId]() if self._claiming else held_ids - known
         if confirmed := unknown & self._unknown_jobs:
             await store.requeue_unknown(tx, self.id, confirmed)
@@ -389,7 +392,7 @@ class Worker:
             self._wake.set()
 
     def _on_job(self, _payload: str | None) -> None:
-        self._may_find_work = True
+        self._expect_work()
         self._wake.set()
 
     def _on_cancel(self, payload: str | None) -> None:

@@ -83,9 +83,11 @@ async def write(tx: Tx, base_id: BaseId, prepared: PreparedWrite) -> None:
     await store.write(tx, base_id, prepared)
 
 
-async def publish(tx: Tx, finished: Sequence[tuple[BaseId, Job, FinishedVersion]]) -> None:
+async def publish(
+    tx: Tx, finished: Sequence[tuple[BaseId, Job, FinishedVersion]], earlier_events: Sequence[Event] = ()
+) -> None:
     """Make these versions live and complete their jobs. The caller has locked the items and checked that these versions
-    are still wanted."""
+    are still wanted. `earlier_events` are recorded before those of the completion, in one statement."""
     replaced_items = await contents.publish(tx, [completed for _, _, completed in finished])
     for base_id in sorted(
         {base_id for base_id, _, completed in finished if completed.item_id in replaced_items}
@@ -98,20 +100,24 @@ async def publish(tx: Tx, finished: Sequence[tuple[BaseId, Job, FinishedVersion]
         await store.drop_other_versions(tx, base_id, items)
     await jobs.complete_all(tx, [job for _, job, _ in finished])
     await jobs.dismiss_dead_by_subject(tx, [completed.item_id for _, _, completed in finished])
-    await events.record(
-        tx, *(event for base_id, _, completed in finished for event in _completion_events(base_id, completed))
-    )
+    completion_events = [
+        event for base_id, _, completed in finished for event in _completion_events(base_id, completed)
+    ]
+    await events.record(tx, *earlier_events, *completion_events)
 
 
-async def finish_unchanged(tx: Tx, finished: Sequence[tuple[BaseId, Job, FinishedVersion]]) -> None:
+async def finish_unchanged(
+    tx: Tx, finished: Sequence[tuple[BaseId, Job, FinishedVersion]], earlier_events: Sequence[Event] = ()
+) -> None:
     """Keep the live versions of documents whose new versions would be identical, and complete their jobs."""
     await catalog.finish_unchanged(
         tx, [(completed.item_id, completed.version) for _, _, completed in finished]
     )
     await jobs.complete_all(tx, [job for _, job, _ in finished])
-    await events.record(
-        tx, *(event for base_id, _, completed in finished for event in _completion_events(base_id, completed))
-    )
+    completion_events = [
+        event for base_id, _, completed in finished for event in _completion_events(base_id, completed)
+    ]
+    await events.record(tx, *earlier_events, *completion_events)
 
 
 def _completion_events(base_id: BaseId, completed: FinishedVersion) -> list[Event]:
