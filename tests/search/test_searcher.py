@@ -1,5 +1,7 @@
 """Search results, through the API."""
 
+import threading
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -7,7 +9,16 @@ import httpx
 import pytest
 
 from gristmill import app, catalog
-from gristmill.search import Chunk, HttpReranker, Searcher, SearchRequest, Target
+from gristmill.search import (
+    Chunk,
+    HttpReranker,
+    Searcher,
+    SearchRequest,
+    Target,
+    searcher,
+    segment_cache,
+)
+from gristmill.search.segment_cache import Snapshot
 from tests.embedding import endpoint
 from tests.embedding.endpoint import CannedResponse, EmbeddingRequest
 from tests.embedding.hashed import HashedEmbedder
@@ -50,6 +61,33 @@ async def test_context_returns_the_neighbouring_chunks(mill: app.Gristmill, http
     url = f"/api/knowledge-bases/{base.id}/search"
     (hit, *_) = await search_hits(http, url, query="four", mode="text", context=2)
     assert hit["context"] == {"before": ["two", "three"], "after": ["five"]}
+
+
+async def test_a_search_leaves_the_event_loop_free(
+    mill: app.Gristmill, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other requests don't wait while hits are highlighted, or while the words of a prefix are looked up."""
+    threads: dict[str, set[int]] = {"highlight": set(), "look up": set()}
+    highlight, look_up = searcher.highlight_ranges, Snapshot.find_posting_ranges
+
+    def record_highlight(*arguments: Any) -> list[tuple[int, int]]:
+        threads["highlight"].add(threading.get_ident())
+        return highlight(*arguments)
+
+    def record_look_up(*arguments: Any) -> Iterator[Any]:
+        threads["look up"].add(threading.get_ident())
+        return look_up(*arguments)
+
+    monkeypatch.setattr(searcher, "highlight_ranges", record_highlight)
+    monkeypatch.setattr(Snapshot, "find_posting_ranges", record_look_up)
+    monkeypatch.setattr(segment_cache, "_MAX_LOOKUPS_ON_LOOP", 20)
+    base = await new_base(mill.db)
+    async with mill.db.transaction() as tx:
+        await file_note(tx, base, "rye", " ".join(f"rye{number}" for number in range(40)))
+    (hit,) = await search_hits(http, f"/api/knowledge-bases/{base.id}/search", query="rye*", mode="text")
+    assert len(hit["highlights"]) == 40
+    assert all(threads.values())
+    assert threading.get_ident() not in threads["highlight"] | threads["look up"]
 
 
 async def test_near_duplicate_hits_are_grouped_under_the_best(

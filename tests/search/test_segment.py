@@ -49,6 +49,16 @@ def counts_of(sample: segment.Segment) -> dict[int, dict[str, int]]:
     return counts
 
 
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 128, 1000])
+def test_a_long_lexicon_finds_each_of_its_names_and_no_other(count: int) -> None:
+    """Also around every name that speeds up the search for the others."""
+    names = [f"{number:04}" for number in range(0, 2 * count, 2)]
+    sample = TermDictionary.from_names(names, np.arange(1, count + 1))
+    assert [sample.find(name) for name in names] == [(n, n + 1) for n in range(count)]
+    assert not any(sample.find(f"{number:04}") for number in range(1, 2 * count, 2))
+    assert [name for name, _ in sample.with_prefix("00")] == [name for name in names if name[:2] == "00"]
+
+
 @given(st.sets(st.text(min_size=1, max_size=6).filter(lambda name: name.encode(errors="ignore") != b"")))
 def test_a_lexicon_finds_each_of_its_names_and_no_other(given_: set[str]) -> None:
     names = sorted(name for name in given_ if name.encode(errors="ignore").decode() == name)

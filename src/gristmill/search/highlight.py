@@ -7,7 +7,7 @@ stop words alone is highlighted like any other. Nothing inside an HTML tag is hi
 import re
 
 from gristmill.search.language_detection import detect_language
-from gristmill.search.lexer import matching_ranges
+from gristmill.search.lexer import matching_ranges, split_words
 from gristmill.search.query_syntax import ParsedQuery
 from gristmill.search.stop_words import stop_lexemes
 
@@ -24,14 +24,15 @@ _TAG = re.compile(
 def highlight_ranges(text: str, parsed_query: ParsedQuery) -> list[tuple[int, int]]:
     """The character ranges to highlight, in order and without overlaps."""
     names, prefixes = parsed_query.names, parsed_query.prefixes
-    content_words = names - stop_lexemes(detect_language(text))
+    language = detect_language(text, split_words(text))
+    content_words = names - stop_lexemes(language)
     words = content_words if content_words or prefixes else names
     merged: list[tuple[int, int]] = []
 
     def matches(lexeme: str) -> bool:
         return lexeme in words or bool(prefixes and lexeme.startswith(prefixes))
 
-    for start, end in matching_ranges(text, matches if prefixes else words.__contains__):
+    for start, end in matching_ranges(text, matches if prefixes else words.__contains__, language):
         if merged and start <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:

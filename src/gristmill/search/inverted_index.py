@@ -25,6 +25,9 @@ Counts = NDArray[np.uint8]
 Keys = NDArray[Any]  # uint32 where it is wide enough, else uint64
 
 MAX_COUNT = 255
+_MILESTONE_INTERVAL = (
+    64  # every so many names, one is kept as an object: most steps of a bisection need no slicing
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,13 @@ class TermDictionary:
 
     def _first(self, name: bytes) -> int:
         """The position of the first name that is not less than this one."""
-        return bisect.bisect_left(range(self.size), name, key=self._name)
+        block = bisect.bisect_left(self._milestones, name)
+        low, high = max(0, block - 1) * _MILESTONE_INTERVAL, min(self.size, block * _MILESTONE_INTERVAL)
+        return bisect.bisect_left(range(self.size), name, low, high, key=self._name)
+
+    @functools.cached_property
+    def _milestones(self) -> list[bytes]:
+        return [self._name(position) for position in range(0, self.size, _MILESTONE_INTERVAL)]
 
     def _name(self, position: int) -> bytes:
         ends, names_start = self._name_ends, 4 + 8 * self.size

@@ -77,13 +77,21 @@ def lex(text: str, language: str | None = None) -> Iterator[Token]:
             yield Token(lexeme, position, start + part_start, start + part_end)
 
 
-def matching_ranges(text: str, matches: Callable[[str], bool]) -> Iterator[tuple[int, int]]:
+def matching_ranges(
+    text: str, matches: Callable[[str], bool], language: str | None = None
+) -> Iterator[tuple[int, int]]:
     """The character ranges of matching lexemes, in order: the same as with `lex`, but only words that contain a match
     are lexed in full."""
-    language = detect_language(text, split_words(text))
+    language = language or detect_language(text, split_words(text))
     for match in (_ASCII_WORD if text.isascii() else _WORD).finditer(text):
         word, start = match.group(), match.start()
-        if any(map(matches, lexemes_from_cache(word, language))):
+        if _IS_UNSPACED.match(word):
+            for offset in range(len(word)):
+                if matches(_fold_from_cache(word[offset])):
+                    yield start + offset, start + offset + 1
+                if offset + 1 < len(word) and matches(_fold_from_cache(word[offset : offset + 2])):
+                    yield start + offset, start + offset + 2
+        elif any(map(matches, lexemes_from_cache(word, language))):
             for token in lex(word, language):
                 if matches(token.lexeme):
                     yield start + token.start, start + token.end
@@ -193,6 +201,12 @@ def fold(word: str) -> str:
     if word.isascii():
         return word.lower()[:MAX_LEXEME_LENGTH].replace("\0", "")
     return unicodedata.normalize("NFKC", word).casefold()[:MAX_LEXEME_LENGTH].replace("\0", "")
+
+
+@functools.lru_cache(maxsize=20_000)
+def _fold_from_cache(characters: str) -> str:
+    """The same as `fold`, for one or two characters of a script without spaces."""
+    return fold(characters)
 
 
 def _stem(word: str, language: str) -> str:

@@ -165,16 +165,17 @@ class Searcher:
         chosen = [loaded[group[0]] for group in groups]
         neighbours = await self._load_neighbours(targets, request, chosen)
         explanations = await self._explain(targets, request, results, chosen)
+        # In a thread: a hundred long hits take tens of milliseconds, for which other requests would wait.
+        highlights = await asyncio.to_thread(_highlights, results, chosen)
         return [
             _hit(
                 hit,
-                results[hit.fused.target_index],
-                request,
+                ranges,
                 [loaded[position].row.id for position in group[1:]],
                 _context(hit.row, neighbours, request.context),
                 explanations.get(hit.fused.no),
             )
-            for hit, group in zip(chosen, groups, strict=True)
+            for hit, group, ranges in zip(chosen, groups, highlights, strict=True)
         ]
 
     async def _explain(
@@ -251,10 +252,15 @@ def _context(row: ChunkRow, neighbours: Mapping[tuple[UUID, int], str], width: i
     )
 
 
+def _highlights(results: Sequence[BaseResults], chosen: Sequence[_LoadedHit]) -> list[list[tuple[int, int]]]:
+    return [
+        highlight_ranges(hit.row.text, results[hit.fused.target_index].keyword.parsed_query) for hit in chosen
+    ]
+
+
 def _hit(
     loaded: _LoadedHit,
-    results: BaseResults,
-    request: SearchRequest,
+    highlights: list[tuple[int, int]],
     duplicates: list[UUID],
     context: HitContext | None,
     explanation: HitExplanation | None,
@@ -278,7 +284,7 @@ def _hit(
         score=round(score, 6),
         vector_rank=fused.vector_rank,
         text_rank=fused.text_rank,
-        highlights=highlight_ranges(row.text, results.keyword.parsed_query),
+        highlights=highlights,
         context=context,
         explanation=explanation,
         duplicates=duplicates,

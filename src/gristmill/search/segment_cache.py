@@ -26,6 +26,7 @@ from gristmill.search.store import PostingRange
 
 # Shorter posting lists are read from the database as quickly as from here.
 _MIN_CACHED_POSTINGS = 2048
+_MAX_LOOKUPS_ON_LOOP = 128  # more, such as the words of a prefix in many segments, are looked up in a thread
 _MAX_SNAPSHOTS = 16  # bases whose last snapshot is kept, with its concatenated arrays
 
 
@@ -140,6 +141,20 @@ class Snapshot:
         return frozenset(language for row in self.rows for language in row.languages)
 
 
+@dataclass(frozen=True)
+class _Lookup:
+    """The postings of lexemes that are in memory, which of them come from the cache, and the ranges to read."""
+
+    postings: dict[str, list[tuple[int, Postings]]]
+    cached: list[tuple[str, int]]
+    missing: list[tuple[str, PostingRange]]
+
+    def add(self, lexeme: str, first_ordinal: int, postings: Postings) -> None:
+        """Add the postings of a lexeme in one segment."""
+        if len(postings.ordinals):
+            self.postings.setdefault(lexeme, []).append((first_ordinal, postings))
+
+
 class SegmentCache:
     """The segments that one process has cached."""
 
@@ -171,30 +186,35 @@ class SegmentCache:
         self, tx: Tx, base_id: UUID, lexemes: Sequence[str], snapshot: Snapshot
     ) -> dict[str, list[tuple[int, Postings]]]:
         """The postings of each lexeme by segment, each with the segment's first ordinal."""
-        ranges = list(snapshot.find_posting_ranges(lexemes))
-        known = {
-            key: snapshot.postings_in_memory(key[1]) or self._postings.get((key[0], key[1].segment_id))
-            for key in ranges
-        }
-        missing = [key for key, postings in known.items() if postings is None]
-        if missing:
-            known |= zip(
-                missing,
-                await store.read_postings(tx, base_id, [posting_range for _, posting_range in missing]),
-                strict=True,
-            )
-        postings_by_lexeme: dict[str, list[tuple[int, Postings]]] = {}
-        for (lexeme, posting_range), postings in known.items():
-            if postings is not None and len(postings.ordinals):
-                postings_by_lexeme.setdefault(lexeme, []).append(
-                    (snapshot.first_ordinals[posting_range.segment_id], postings)
-                )
-                if (
-                    len(postings.ordinals) >= _MIN_CACHED_POSTINGS
-                    and snapshot.postings_in_memory(posting_range) is None
-                ):
+        if len(lexemes) * len(snapshot.rows) > _MAX_LOOKUPS_ON_LOOP:
+            lookup = await asyncio.to_thread(self._look_up, lexemes, snapshot)
+        else:
+            lookup = self._look_up(lexemes, snapshot)
+        for key in lookup.cached:
+            if key in self._postings:  # not evicted meanwhile
+                self._postings.move_to_end(key)
+        if lookup.missing:
+            ranges = [posting_range for _, posting_range in lookup.missing]
+            read = await store.read_postings(tx, base_id, ranges)
+            for (lexeme, posting_range), postings in zip(lookup.missing, read, strict=True):
+                lookup.add(lexeme, snapshot.first_ordinals[posting_range.segment_id], postings)
+                if len(postings.ordinals) >= _MIN_CACHED_POSTINGS:
                     self._store_postings((lexeme, posting_range.segment_id), postings)
-        return postings_by_lexeme
+        return lookup.postings
+
+    def _look_up(self, lexemes: Sequence[str], snapshot: Snapshot) -> "_Lookup":
+        """What is in memory, and what has to be read. Only reads the cache, so that it can run in a thread."""
+        lookup = _Lookup({}, [], [])
+        for lexeme, posting_range in snapshot.find_posting_ranges(lexemes):
+            key = lexeme, posting_range.segment_id
+            postings = snapshot.postings_in_memory(posting_range)
+            if postings is None and (postings := self._postings.get(key)) is not None:
+                lookup.cached.append(key)
+            if postings is None:
+                lookup.missing.append((lexeme, posting_range))
+            else:
+                lookup.add(lexeme, snapshot.first_ordinals[posting_range.segment_id], postings)
+        return lookup
 
     def _store_snapshot(self, base_id: UUID, snapshot: Snapshot) -> Snapshot:
         self._snapshots[base_id] = snapshot
