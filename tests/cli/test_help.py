@@ -40,3 +40,38 @@ def test_help_names_arguments_defaults_and_ranges() -> None:
 def test_a_missing_argument_is_named_as_in_the_help() -> None:
     missing = CliRunner().invoke(cli, ["search", "notes"])
     assert (missing.exit_code, "Missing argument 'QUERY'." in missing.stderr) == (2, True)
+
+
+def numeric_options() -> list[tuple[tuple[str, ...], str, Any]]:
+    """Every option with a range: the words of its command, its name, and the option."""
+    root = cast(Any, typer.main.get_command(cli))
+    options: list[tuple[tuple[str, ...], str, Any]] = []
+    for words in COMMANDS:
+        command = root
+        for word in words:
+            command = command.commands[word]
+        options += [
+            (words, parameter.opts[0], parameter)
+            for parameter in command.params
+            if getattr(parameter, "min", None) is not None
+        ]
+    return options
+
+
+def test_the_commands_have_options_with_a_range() -> None:
+    assert {name for _, name, _ in numeric_options()} == {"--limit", "--port", "--days"}
+
+
+@pytest.mark.parametrize("value", ["below", "above", "x", "1.5", "9" * 30])
+@pytest.mark.parametrize(
+    ("words", "name", "option"), numeric_options(), ids=lambda part: part if isinstance(part, str) else ""
+)
+def test_a_number_out_of_range_is_refused_with_the_allowed_range(
+    words: tuple[str, ...], name: str, option: Any, value: str
+) -> None:
+    """In plain words: what was wrong, and what is allowed."""
+    value = {"below": str(option.min - 1), "above": str(option.max + 1)}.get(value, value)
+    refused = CliRunner().invoke(cli, [*words, f"{name}={value}", "a", "b"], prog_name="gristmill")
+    assert refused.exit_code == 2
+    allowed = f"{option.min} to {option.max}"
+    assert f"Invalid value for '{name}': must be a whole number, {allowed}." in refused.stderr

@@ -36,7 +36,8 @@ def serve(
     data_dir: DataDir = None,
     host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = None,
     port: Annotated[
-        int | None, typer.Option(metavar="NUMBER", help="Port to listen on; 0 picks a free one.")
+        int | None,
+        typer.Option(min=0, max=65_535, metavar="NUMBER", help="Port to listen on; 0 picks a free one."),
     ] = None,
 ) -> None:
     """Run the server and a worker. Ctrl-C stops both, and the built-in PostgreSQL."""

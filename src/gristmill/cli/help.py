@@ -1,10 +1,13 @@
-"""The look of `--help`: plain text with the names that the reference uses, BASE, PATH, NUMBER, and no types of Python."""
+"""The look of `--help`: plain text with the names that the reference uses, BASE, PATH, NUMBER, and no types of Python. A value
+that an option doesn't take is refused in the same words, with the allowed range."""
 
 from collections.abc import Callable
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from gristmill.validation import field_errors
 
 _WIDTH = 110
 
@@ -17,6 +20,14 @@ class HelpfulCommand(TyperCommand):
         for parameter in self.params:
             if parameter.metavar is None:
                 parameter.metavar = (parameter.name or "").upper()
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments and options; a value that can't be used is refused in plain words."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = _plain_message(error)
+            raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """`[OPTIONS] BASE [PATH_OR_URL]...`"""
@@ -107,9 +118,8 @@ def _option_help(parameter: Any) -> str:
     notes: list[str] = []
     if parameter.required:
         notes.append("required")
-    low, high = getattr(parameter, "min", None), getattr(parameter, "max", None)
-    if low is not None:
-        notes.append(f"{low} to {high}" if high is not None else f"at least {low}")
+    if allowed := _allowed_range(parameter):
+        notes.append(allowed)
     if (
         parameter.default not in (None, False, "")
         and not callable(parameter.default)
@@ -117,6 +127,23 @@ def _option_help(parameter: Any) -> str:
     ):
         notes.append(f"default: {parameter.default}")
     return f"{parameter.help or ''} [{', '.join(notes)}]" if notes else parameter.help or ""
+
+
+def _allowed_range(parameter: Any) -> str:
+    low, high = getattr(parameter, "min", None), getattr(parameter, "max", None)
+    if low is None:
+        return ""
+    return f"{low} to {high}" if high is not None else f"at least {low}"
+
+
+def _plain_message(error: typer.BadParameter) -> str:
+    errors: Callable[[], Any] | None = getattr(error.__cause__, "errors", None)
+    if errors is None:
+        return error.message
+    message = field_errors(errors()[:1])[0].message
+    if allowed := _allowed_range(error.param):
+        message = f"must be a whole number, {allowed}"
+    return f"{message}."
 
 
 def _first_sentence(text: str) -> str:

@@ -34,7 +34,8 @@ def create_key(
         typer.Option(metavar="NAME", help="Group whose permissions the key has; may be repeated."),
     ] = None,
     days: Annotated[
-        int | None, typer.Option(min=1, metavar="NUMBER", help="Days until it expires; never by default.")
+        int | None,
+        typer.Option(min=1, max=36_500, metavar="NUMBER", help="Days until it expires; never by default."),
     ] = None,
     as_json: AsJson = False,
     data_dir: DataDir = None,
