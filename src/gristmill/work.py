@@ -11,7 +11,7 @@
     analyse_assets    item, version     base     5           item and version          bulk
     tidy_base         base              base     5           base                      bulk
     deliver_events    webhook           its own  unlimited   webhook                   normal, in a pool of its own
-    sync_connector    connector         its own  5           connector                 normal; interactive when a user starts it
+    sync_connector    connector         its own  9           connector                 normal; interactive when a user starts it
     sync_access       connector         its own  5           connector                 normal
     reconcile         thorough          its own  3           thorough or not           normal
 
@@ -215,6 +215,8 @@ class SyncConnector(Work):
     """One run of a connector: read what changed in its tool, prune what is gone there, see it indexed."""
 
     kind = "sync_connector"
+    # The next scheduled run may be hours away: minutes of an outage must not end this one.
+    attempts = 9
 
     connector_id: UUID
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gristmill.errors import LeaseLost, NoText, Permanent, Transient
 from gristmill.jobs import Done, Job, JobId, Snooze, Work, retry
 from gristmill.jobs.job import Lease
-from gristmill.work import PrepareRoot, SyncConnector
+from gristmill.work import PrepareRoot
 
 
 def job(attempt: int = 1, max_attempts: int = 5) -> Job:
@@ -79,7 +79,7 @@ def test_the_backoff_doubles_from_two_seconds_up_to_ten_minutes() -> None:
 
 def test_work_has_five_attempts_unless_its_kind_says_otherwise() -> None:
     """S2-22, S2-39."""
-    assert Work.attempts == SyncConnector.attempts == PrepareRoot.attempts == 5
+    assert Work.attempts == PrepareRoot.attempts == 5
 
 
 @given(st.integers(1, 10_000), st.floats(0, 1, exclude_max=True))

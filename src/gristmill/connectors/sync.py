@@ -13,7 +13,7 @@
     the tool asks for a long wait            waits, shows `rateLimitedUntil`, and continues from its checkpoints
     the credentials are rejected             fails at once
     a base's queue is full                   waits until there is room, and continues from its checkpoints
-    the tool does not respond                is retried from its checkpoints; fails after five attempts without progress
+    the tool does not respond                is retried from its checkpoints; fails after nine attempts without progress
     the worker is killed                     is continued from its checkpoints by another worker
     a user cancels it                        is cancelled; what it stored stays
 
