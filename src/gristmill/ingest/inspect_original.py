@@ -1,7 +1,8 @@
 """Inspect an original: hash its bytes and decide which reader it needs. Decode it here if it is plain text or a web page.
 
-    digest      identifies the content by its bytes and its reader. It is known before anything is read, so that content
-                that is stored already is not made again
+    digest      identifies the content by its bytes and its reader, and by the format that its name asks for: equal bytes
+                are a table as .csv, and code as .py. It is known before anything is read, so that content that is stored
+                already is not made again
     parts       the text, in order, at most `PART` characters each, so that large files are never held in memory
 
     notes, text and markdown in UTF-8      decoded here
@@ -16,12 +17,12 @@ import codecs
 import hashlib
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gristmill.errors import NoText, Permanent, Transient, Unreadable, Unsupported
 from gristmill.identity import LOCAL_ORG, OrgId, scoped_digest
 from gristmill.readers import TextPart
-from gristmill.readers.text_format import HEAD_BYTES, looks_like_text, plain_format
+from gristmill.readers.text_format import HEAD_BYTES, detect_format, looks_like_text, plain_format
 from gristmill.sources import Original
 from gristmill.sources.page import to_markdown
 
@@ -53,6 +54,7 @@ class InspectedOriginal:
     input_hash: bytes  # SHA-256 of the bytes
     head: bytes = b""  # the first bytes
     org: OrgId = LOCAL_ORG  # the organisation that owns the content
+    format_name: str = ""  # for the reader: equal bytes give other content in another format
 
     @property
     def is_plain(self) -> bool:
@@ -62,7 +64,8 @@ class InspectedOriginal:
     @property
     def digest(self) -> bytes:
         """Identifies the content within its organisation."""
-        return scoped_digest(self.org, content_digest(self.reader, self.input_hash))
+        reader = f"{self.reader}:{self.format_name}" if self.format_name else self.reader
+        return scoped_digest(self.org, content_digest(reader, self.input_hash))
 
     def parts(self) -> Iterator[tuple[TextPart, float]]:
         """The content, part by part, each with the share of the bytes read so far. Blocks: run it in a thread."""
@@ -112,7 +115,7 @@ def inspect_original(original: Original, *, other_reader: str | None = None) -> 
     is_text, decoder = other_reader is None, codecs.getincrementaldecoder("utf-8")()
     with original.open() as file:
         block = file.read(_BLOCK)
-        head = block[:16]
+        first, head = block[:HEAD_BYTES], block[:16]
         is_text = is_text or original.charset is not None or _looks_plain(original, block)
         must_check = is_text and other_reader is not None and original.charset is None
         while block:
@@ -123,7 +126,13 @@ def inspect_original(original: Original, *, other_reader: str | None = None) -> 
             block = file.read(_BLOCK)
     is_text = is_text and not (must_check and not _decodes(decoder, b""))
     reader = PAGE_READER if original.media_type in _PAGE_TYPES else TEXT_READER if is_text else other_reader
-    return InspectedOriginal(original, reader or TEXT_READER, size, hasher.digest(), head)
+    inspected = InspectedOriginal(original, reader or TEXT_READER, size, hasher.digest(), head)
+    return inspected if inspected.is_plain else replace(inspected, format_name=_format_name(original, first))
+
+
+def _format_name(original: Original, head: bytes) -> str:
+    file_format = detect_format(head, original.name, original.media_type)
+    return f"{file_format.kind}/{file_format.language}"
 
 
 def _looks_plain(original: Original, block: bytes) -> bool:

@@ -244,7 +244,7 @@ class Pipeline:
                     code="unknown_file_processor",
                 )
             case "process":
-                return replace(inspected, reader=self._processors[name or ""].identity)
+                return replace(inspected, reader=self._processors[name or ""].identity, format_name="")
             case "direct":
                 return inspected
 
