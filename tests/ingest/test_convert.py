@@ -31,6 +31,7 @@ class FakeProcessor:
     cancelled: list[str] = field(default_factory=list[str])
     polls: int = 0
     is_unreachable: bool = False
+    markdown: str | None = None
 
     @property
     def identity(self) -> str:
@@ -51,7 +52,7 @@ class FakeProcessor:
         return self.state
 
     async def fetch(self, remote_id: str) -> str:
-        return f"# Converted\n\nEmmer by {remote_id}.\n"
+        return f"# Converted\n\nEmmer by {remote_id}.\n" if self.markdown is None else self.markdown
 
     async def cancel(self, remote_id: str) -> bool:
         self.cancelled.append(remote_id)
@@ -108,6 +109,27 @@ async def test_a_document_is_converted_elsewhere_and_no_slot_is_held_meanwhile(
     assert await content(worker) == ["# Converted\n\nEmmer by remote-1.\n"]
     assert service.started == ["a.pdf"]
     assert await worker.rows("select 1 from conversion") == []
+
+
+@pytest.mark.parametrize("policy", ["fail", "warn"])
+async def test_a_conversion_without_text_ends_as_the_base_wants(
+    worker: ManualWorker, base: Base, service: FakeProcessor, policy: str
+) -> None:
+    """S1-11: never silent; also for the files that a processor reads."""
+    await bases.patch(worker.db, base.id, settings={"emptyDocuments": policy})
+    service.state, service.markdown = ConversionState("done"), " \r\n"
+    await upload(worker, base, "scan.pdf", b"%PDF bytes")
+    await worker.work()
+    await worker.make_due()
+    await worker.work()
+    (row,) = await worker.rows("select status, error_code, warnings from item")
+    assert row == {"fail": ("failed", "no_text", []), "warn": ("completed", None, ["no_text"])}[policy]
+    other = await bases.patch(worker.db, (await worker.base("other")).id, file_processor="service")
+    await upload(worker, other, "same.pdf", b"%PDF bytes")
+    await worker.work()
+    await worker.make_due()
+    await worker.work()
+    assert (await worker.rows("select error_code from item where base_id = %s", other.id)) == [("no_text",)]
 
 
 async def test_equal_bytes_are_converted_once_and_other_files_are_read_here(

@@ -2,6 +2,7 @@
 
 import re
 import time
+from typing import Any
 
 import psycopg
 import pytest
@@ -194,6 +195,29 @@ def test_content_is_added_by_the_dialog_which_shows_errors(page: Page, ui_url: s
     dialog.get_by_role("button", name="Add", exact=True).click()
     expect(dialog).to_have_count(0)
     expect(page.get_by_role("row", name=re.compile("Emmer"))).to_contain_text("Indexed")
+
+
+def test_a_base_keeps_its_chunk_size_unless_it_is_changed_and_can_accept_documents_without_text(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    """A model that takes less than the default chunk size refuses no form in which nobody touched it."""
+    base = api.create_base("Scans")
+
+    def save() -> dict[str, Any]:
+        with page.expect_response(lambda response: response.request.method == "PATCH") as saved:
+            page.get_by_role("button", name="Save").click()
+        assert saved.value.ok, saved.value.text()
+        return api.http.get(f"/api/knowledge-bases/{base}").json()
+
+    page.goto(f"{ui_url}/b/{base}/settings")
+    page.get_by_label("Documents without text").select_option("Complete with a warning")
+    saved = save()
+    assert (saved["chunking"], saved["settings"]["emptyDocuments"]) == ({}, "warn")
+    size = page.get_by_label("Maximum chunk size, in tokens")
+    for text, chunking in (("128", {"maxTokens": 128}), ("", {})):
+        size.fill(text)
+        assert save()["chunking"] == chunking
+    expect(page.get_by_label("Documents without text")).to_have_value("warn")
 
 
 def test_a_base_is_renamed_and_deleted_after_its_name_was_typed(

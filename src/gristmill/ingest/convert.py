@@ -170,15 +170,18 @@ class Converter:
                 original.path.unlink(missing_ok=True)
 
     async def _store_markdown(self, job: Job, markdown: str) -> None:
-        """Store the markdown as the content of these bytes, also for other items with the same bytes."""
+        """Store the markdown as the content of these bytes, also for other items with the same bytes. A file without text
+        fails, unless its base wants a warning."""
         work = CheckFileProcessing.of(job)
         text = markdown.replace("\0", "").replace("\r\n", "\n")
-        if not text.strip():
-            raise NoText("The file processor found no text in the file.")
+        text, warnings = (text, []) if text.strip() else ("", [NoText.code])
         digest = bytes.fromhex(work.content)
         async with self._db.transaction() as tx:
             await catalog.lock_base_shared(tx, base_of(job))
             await jobs.fence(tx, job)
+            base = await catalog.find_base(tx, base_of(job))
+            if warnings and (base is None or base.empty_documents == "fail"):
+                raise NoText("The file processor found no text in the file.")
             if await catalog.is_wanted(tx, work.item_id, work.version):
                 complete = await contents.ensure_contents(tx, [digest])
                 await contents.save_versions(tx, [NewVersion(work.item_id, work.version, digest, "")])
@@ -188,7 +191,7 @@ class Converter:
                         tx,
                         [NewContentPart(digest, at, text[at : at + PART], None) for at in starts],
                     )
-                    await contents.mark_contents_complete(tx, {digest: (len(text), [])})
+                    await contents.mark_contents_complete(tx, {digest: (len(text), warnings)})
                 await self._enqueue_indexing(tx, job)
             await contents.drop_conversions(tx, [work.item_id])
             await jobs.complete(tx, job)

@@ -200,6 +200,10 @@ export const messages = {
   "Maximum chunk size, in tokens": "分块大小上限（token）",
   "Applies to content indexed from now on. Reindex the base to apply it to everything.":
     "仅对今后索引的内容生效。重建索引可应用到全部内容。",
+  "Empty: 256, or what the model takes if that is less.": "留空：256；若模型上限更小，则取模型上限。",
+  "Documents without text, such as an unreadable scan": "没有文字的文档，例如无法识别的扫描件",
+  "Fail, so that someone looks at them": "标记为失败，以便有人查看",
+  "Complete with a warning": "完成并给出警告",
   "Reuse descriptions of identical images": "复用相同图片的描述",
   "From any document": "来自任何文档",
   "Only from the same document": "仅来自同一文档",

@@ -44,16 +44,21 @@ export function page(route) {
   `;
 }
 
-/** @param {FormData} form The changes that the form asks for, as the API takes them. */
-function changesFrom(form) {
+/**
+ * @param {FormData} form The changes that the form asks for, as the API takes them. The chunk size only if someone changed
+ * it: the default may be more than the base's model takes. @param {Base} base
+ */
+function changesFrom(form, base) {
+  const maxTokens = form.get("maxTokens") ? Number(form.get("maxTokens")) : undefined;
   return {
     name: String(form.get("name")),
-    chunking: { maxTokens: Number(form.get("maxTokens")) },
+    ...(maxTokens === base.chunking.maxTokens ? {} : { chunking: { maxTokens } }),
     onRestart: String(form.get("onRestart")),
     settings: {
       ignore: String(form.get("ignore")).split(/\s*\n\s*/).filter(Boolean),
       includeHidden: form.get("includeHidden") === "on",
       assetReuse: String(form.get("assetReuse")),
+      emptyDocuments: String(form.get("emptyDocuments")),
     },
   };
 }
@@ -64,7 +69,7 @@ function settingsForm(base, etag, loaded) {
   const submit = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     errorText.value = "";
-    const changes = changesFrom(new FormData(/** @type {HTMLFormElement} */ (event.target)));
+    const changes = changesFrom(new FormData(/** @type {HTMLFormElement} */ (event.target)), base);
     try {
       await api.patch(`/knowledge-bases/${base.id}`, changes, { match: etag ?? undefined });
       const saved = await api.getWithEtag(`/knowledge-bases/${base.id}`);
@@ -77,7 +82,7 @@ function settingsForm(base, etag, loaded) {
   };
   return html`
     <form class="settings" @submit=${submit}>
-      ${generalFields(base)}${chunkingFields(base)}${folderFields(base)}
+      ${generalFields(base)}${chunkingFields(base)}${documentFields(base)}${folderFields(base)}
       <p class="bad" role="alert">${() => errorText.value}</p>
       <div class="save"><button class="button primary">${t("Save")}</button></div>
       ${dangerZone(base, loaded)}
@@ -121,7 +126,28 @@ function generalFields(base) {
 
 /** @param {Base} base */
 function chunkingFields(base) {
-  const maxTokens = String(base.chunking.maxTokens ?? 256);
+  const maxTokens = String(base.chunking.maxTokens ?? "");
+  return html`
+    <fieldset>
+      <legend>${t("Chunking")}</legend>
+      <label class="field">
+        <span>${t("Maximum chunk size, in tokens")}</span>
+        <input name="maxTokens" type="number" min="32" max="8192" placeholder="256" .value=${maxTokens}>
+        <span class="hint">
+          ${t("Empty: 256, or what the model takes if that is less.")}
+          ${t("Applies to content indexed from now on. Reindex the base to apply it to everything.")}
+        </span>
+      </label>
+    </fieldset>
+  `;
+}
+
+/** @param {Base} base */
+function documentFields(base) {
+  const emptyDocuments = select("emptyDocuments", base.settings.emptyDocuments, [
+    ["fail", t("Fail, so that someone looks at them")],
+    ["warn", t("Complete with a warning")],
+  ]);
   const assetReuse = select("assetReuse", base.settings.assetReuse, [
     ["any", t("From any document")],
     ["document", t("Only from the same document")],
@@ -129,13 +155,10 @@ function chunkingFields(base) {
   ]);
   return html`
     <fieldset>
-      <legend>${t("Chunking")}</legend>
+      <legend>${t("Documents")}</legend>
       <label class="field">
-        <span>${t("Maximum chunk size, in tokens")}</span>
-        <input name="maxTokens" type="number" min="32" max="8192" required .value=${maxTokens}>
-        <span class="hint">
-          ${t("Applies to content indexed from now on. Reindex the base to apply it to everything.")}
-        </span>
+        <span>${t("Documents without text, such as an unreadable scan")}</span>
+        ${emptyDocuments}
       </label>
       <label class="field">
         <span>${t("Reuse descriptions of identical images")}</span>
