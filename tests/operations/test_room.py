@@ -54,7 +54,7 @@ async def take(worker: ManualWorker, kind: str) -> Job:
 async def test_a_long_listing_pauses_while_the_queue_is_full_and_reads_each_file_once(
     worker: ManualWorker, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S4-54: a batch while there is room; then it waits until half of the room is free again."""
+    """S4-54: a batch while there is room; then it waits until half of the room is free again, and says so."""
     monkeypatch.setattr(list_folder, "__defaults__", (None, 2, EVERYWHERE))
     (tmp_path / "docs").mkdir()
     for number in range(5):
@@ -63,7 +63,14 @@ async def test_a_long_listing_pauses_while_the_queue_is_full_and_reads_each_file
     for filed in (2, 4):
         move = await worker.run(await take(worker, "prepare_root"))
         assert isinstance(move, retry.Postpone)
-        assert (move.counted, move.error) == (False, None)
+        assert not move.counted
+        ((waiting_for, errors),) = await worker.rows(
+            "select r.waiting_for, jsonb_array_length(j.errors) from item_row r join job j on j.subject = r.id"
+            " where r.type = 'directory'"
+        )
+        assert (waiting_for["code"], errors) == ("queue_full", 1)
+        assert waiting_for["message"] == "The queue is full. Listing continues when there is room."
+        assert waiting_for["next_attempt_at"] is not None
         assert await worker.value("select count(*) from item where type = 'file'") == filed
         assert (await worker.statuses())["docs"] == "processing"
         await worker.assert_healthy()

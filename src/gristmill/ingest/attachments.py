@@ -19,7 +19,6 @@ is done.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import PurePosixPath
 
 from gristmill import catalog, contents, events, faults, jobs
@@ -29,14 +28,13 @@ from gristmill.db import Database, Tx
 from gristmill.errors import Transient
 from gristmill.events import EmbeddedDocumentsExtracted
 from gristmill.ingest.task import IndexTask
-from gristmill.jobs import Outcome, Priority, QueueLimits, Snooze
+from gristmill.jobs import Outcome, Priority, QueueLimits
 from gristmill.operations.delete import mark_for_deletion
-from gristmill.operations.next_job import enqueue_next_jobs, has_room, record_filed_events
+from gristmill.operations.next_job import enqueue_next_jobs, has_room, pause_until_room, record_filed_events
 
 MAX_DEPTH = 3
 MAX_DOCUMENTS = 10_000
 _MAX_INTERACTIVE = 10  # if a user waits for the document, up to so many attachments are urgent too
-_PAUSE = timedelta(seconds=30)
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ class AttachmentFiler:
             if await catalog.has_filed_attachments(tx, item.id, version, digest):
                 return FiledAttachments(max(0, len(attachments) - len(children)))
             if not await has_room(tx, base, self._limits):
-                return FiledAttachments(postponed=Snooze(_PAUSE))
+                return FiledAttachments(postponed=pause_until_room("The attachments are added"))
             if item.attachments_content == digest:
                 left_out, released = 0, list[bytes]()
                 wanted = await self._retry_failed(tx, task, attachments, children)

@@ -17,7 +17,6 @@ memory.
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +28,14 @@ from gristmill.events import ContainerExpanded, ItemFailed
 from gristmill.ingest.file_listing import ChildrenExist, ListedFolder, ListedItem, file_listing
 from gristmill.ingest.stages import Stages
 from gristmill.ingest.task import base_of
-from gristmill.jobs import Activity, Done, Job, Outcome, QueueLimits, Snooze
+from gristmill.jobs import Activity, Done, Job, Outcome, QueueLimits
 from gristmill.operations.delete import mark_for_deletion
-from gristmill.operations.next_job import has_room
+from gristmill.operations.next_job import has_room, pause_until_room
 from gristmill.operations.source_factory import ADDED_LOCALLY, disk_access
 from gristmill.sources.directory import DirectoryEntry, IgnoreRules, list_folder
 from gristmill.sources.disk import EVERYWHERE, DiskAccess
 from gristmill.sources.sitemap import SitemapRules, list_sitemap
 from gristmill.work import PrepareRoot
-
-# The same pause as the API asks for when the queue is full.
-_PAUSE = timedelta(seconds=30)
 
 
 class Expander:
@@ -112,7 +108,7 @@ class Expander:
                 )
             begun = root.status is ItemStatus.PROCESSING
             if not await has_room(tx, base, self._limits.half() if self._limits and begun else self._limits):
-                return Snooze(_PAUSE)
+                return pause_until_room("Listing continues")
             # The last matching pattern decides: those of the added folder override the base's.
             folder_patterns = (await catalog.root_source(tx, root.id)).get("ignore", [])
             shared = not await catalog.has_children(tx, root.id)
@@ -168,7 +164,7 @@ class Expander:
                     return Done()
                 base, root = locked
                 if not await has_room(tx, base, self._limits):
-                    return Snooze(_PAUSE)
+                    return pause_until_room("Listing continues")
                 await file_listing(tx, base, root, listed, is_exclusive=not shared)
         except ChildrenExist:  # they were added in the meantime
             return await self._file_batch(job, root, listed, shared=False)

@@ -19,12 +19,10 @@ from gristmill.catalog import ItemId, ItemStatus, UnfinishedItem
 from gristmill.db import Database, Tx
 from gristmill.ingest.task import base_of
 from gristmill.jobs import Done, Job, Outcome, Priority, QueueLimits, Snooze
-from gristmill.operations.next_job import enqueue_next_jobs, has_room
+from gristmill.operations.next_job import enqueue_next_jobs, has_room, pause_until_room
 from gristmill.work import OnActive, ReindexSubtree
 
 _RECHECK_DELAY = timedelta(seconds=1)
-# The same pause as the API asks for when the queue is full.
-_PAUSE = timedelta(seconds=30)
 
 
 class Reindexer:
@@ -45,7 +43,7 @@ class Reindexer:
                 if _must_wait(unfinished, work.on_active):
                     return Snooze(_RECHECK_DELAY)
                 if not await has_room(tx, base, self._limits):
-                    return Snooze(_PAUSE)
+                    return pause_until_room("Re-indexing continues")
                 skipped = {item.root for item in unfinished}
                 roots = [root for root in work.root_ids if root not in skipped]
                 requested = await catalog.request_version(

@@ -25,6 +25,8 @@ from uuid import UUID
 
 from pydantic import TypeAdapter
 
+from gristmill.errors import GristmillError
+
 JobId = NewType("JobId", UUID)
 Lease = NewType("Lease", UUID)
 
@@ -160,9 +162,11 @@ class Done:
 
 @dataclass(frozen=True)
 class Snooze:
-    """Run again after `delay`; the attempt does not count. For jobs that poll."""
+    """Run again after `delay`; the attempt does not count. For jobs that poll. `reason` is what a user should know about a
+    wait that can take long: it is shown until the job runs again."""
 
     delay: timedelta
+    reason: GristmillError | None = None
 
 
 Outcome = Done | Snooze

@@ -60,7 +60,7 @@ Transition = Complete | Postpone | Bury | FinishCancel | Ignore
 def after_outcome(outcome: Outcome) -> Transition:
     """The transition after a handler that returned."""
     if isinstance(outcome, Snooze):
-        return Postpone(outcome.delay, counted=False)
+        return Postpone(outcome.delay, counted=False, error=outcome.reason)
     return Complete()
 
 

@@ -6,13 +6,17 @@ failed        none: it was filed with its error
 """
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, Item, ItemStatus
 from gristmill.db import Tx
+from gristmill.errors import Transient
 from gristmill.events import ContainerAdded, DocumentUploadCompleted, Event, ItemFailed
-from gristmill.jobs import NewJob, Priority, QueueLimits
+from gristmill.jobs import NewJob, Priority, QueueLimits, Snooze
 from gristmill.work import IndexDocument, PrepareRoot, ReindexSubtree
+
+_FULL_QUEUE_PAUSE = timedelta(seconds=30)  # the same that the API asks for when the queue is full
 
 
 async def enqueue_next_jobs(tx: Tx, base: Base, items: Sequence[Item], priority: Priority) -> None:
@@ -47,6 +51,12 @@ async def has_room(tx: Tx, base: Base, limits: QueueLimits | None) -> bool:
     return limits is None or not await jobs.is_full(
         tx, base.lane, limits, excluded_kinds=(PrepareRoot.kind, ReindexSubtree.kind)
     )
+
+
+def pause_until_room(what: str) -> Snooze:
+    """The outcome of a job that finds the queue full; `what` continues later, and its item says so meanwhile."""
+    reason = Transient(f"The queue is full. {what} when there is room.", code="queue_full")
+    return Snooze(_FULL_QUEUE_PAUSE, reason)
 
 
 def _next_job(base: Base, item: Item, priority: Priority) -> NewJob:

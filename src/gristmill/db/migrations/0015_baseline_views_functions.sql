@@ -17,7 +17,8 @@ create function item_waiting_for(p_item uuid, p_version int, p_embedding boolean
      cross join lateral (select j.errors -> -1 as error) e
      where j.subject = p_item and j.state <> 'dead' and (j.payload ->> 'version')::int = p_version
        and (p.note is not null or l.paused
-            or (e.error ->> 'code' not in ('worker_stopped', 'worker_lost') and not (p_embedding and j.state = 'running')))
+            or (e.error ->> 'code' not in ('worker_stopped', 'worker_lost') and not (p_embedding and j.state = 'running')
+                and not (e.error ->> 'code' = 'queue_full' and j.state = 'running')))
      order by j.id desc limit 1
 $$;
 create view item_row as
