@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import pickle
 import random
 import time
 import tracemalloc
@@ -345,6 +346,10 @@ def test_a_chunk_has_the_page_it_starts_on() -> None:
     chunks += chunker.finish()
     assert [chunk.page for chunk in chunks] == sorted(chunk.page or 0 for chunk in chunks)
     assert {chunk.page for chunk in chunks} == {1, 2, 3, 4, 5}
+    chunker = Chunker(HASHED, 8)
+    parts = [chunker.feed("one two three four\n\n", 1), chunker.feed("five six seven eight nine\n\n", 2)]
+    pages = {chunk.text: chunk.page for chunk in [*parts[0], *parts[1], *chunker.finish()]}
+    assert pages == {"one two three four": 1, "five six seven eight nine": 2}
     assert all(chunk.page is None for chunk in split("no pages here", HASHED, 16))
 
 
@@ -373,18 +378,36 @@ def sample_documents() -> list[str]:
         f"Intro.\n\n| a | b | c |\n|---|:-:|--:|\n{rows}\nOutro.\n",
         "x" * 3000 + " " + "aGVsbG8=" * 200 + "\n" + "=" * 2000 + "\n" + " . " * 300,
         "  lead\n\ttab\n" + "word " * (MAX_LINE // 4) + "\nlast",
+        "".join(f"line {number}\n" for number in range(1300)),
     ]
 
 
 def test_content_is_split_the_same_way_until_the_recipe_changes() -> None:
     """S3-04: chunks are reused while the recipe is the same. Who splits differently changes `RECIPE` and this digest."""
     digest = hashlib.sha256(RECIPE.encode())
+
+    def add(chunks: list[TextChunk]) -> None:
+        for chunk in chunks:
+            digest.update(f"{chunk.index} {chunk.start} {chunk.end} {chunk.headings} {chunk.page}\n".encode())
+
     for text in sample_documents():
-        for tokens, overlap in [(16, 0), (40, 12), (96, 0)]:
-            for tokenizer in (HASHED, letters()):
-                for chunk in chunk_in_parts(text, [700], tokenizer, tokens, overlap):
-                    digest.update(f"{chunk.start} {chunk.end} {chunk.headings}\n".encode())
-    assert digest.hexdigest() == "a2240f54321fe7720f731bbe0c0ee21aa2cc81296e851abf3ebccb4124de80c0"
+        for tokenizer in (HASHED, letters()):
+            for tokens, overlap in [(16, 0), (40, 12), (40, 30)]:
+                chunker = Chunker(tokenizer, tokens, overlap)
+                for number, at in enumerate(range(0, len(text), 700)):
+                    add(chunker.feed(text[at : at + 700], number // 3))
+                add(chunker.finish())
+            add(split(text, tokenizer, 96))
+    assert digest.hexdigest() == "d9f4460516eba0c2133e5f1d5661fff058bfe9a9019d2ccfac3f5a07bcaf5586"
+
+
+def test_a_chunker_that_was_pickled_goes_on_where_it_was() -> None:
+    first, rest = DOCUMENT[:100], DOCUMENT[100:] * 5
+    chunker = Chunker(HASHED, 16)
+    chunks = chunker.feed(first)
+    copy: Chunker = pickle.loads(pickle.dumps(chunker))
+    copy.use_tokenizer(HASHED)
+    assert chunks + copy.feed(rest) + copy.finish() == split(first + rest, HASHED, 16)
 
 
 def test_a_chunk_has_256_tokens_unless_the_base_or_the_embedder_says_otherwise() -> None:

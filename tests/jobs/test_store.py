@@ -236,6 +236,24 @@ async def test_the_lease_is_proved_in_every_move(db: Database) -> None:
     assert await counts(db) == {}
 
 
+@pytest.mark.parametrize("end", ["fails", "is lost"])
+async def test_a_job_that_is_being_cancelled_never_returns(db: Database, end: str) -> None:
+    """S4-43: its attempt fails before the worker knows of the cancel, or the worker is gone."""
+    await enqueue(db, NewJob(Plain(), "a"))
+    worker = await enrol(db)
+    (job,) = await claim(db, worker)
+    async with db.transaction() as tx:
+        await store.cancel(tx, [job.id])
+    async with db.transaction() as tx:
+        if end == "fails":
+            await store.postpone(tx, job, LEASE, counted=True, error=None)
+        else:
+            await store.unregister_worker(tx, worker)
+        rows = await (await tx.execute("select outcome from job_history")).fetchall()
+    assert rows == [("cancelled",)]
+    assert await counts(db) == {}
+
+
 async def test_an_expired_lease_returns_the_job_with_the_attempt_counted(
     db: Database, clock: DatabaseClock
 ) -> None:

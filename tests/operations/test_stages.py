@@ -11,8 +11,9 @@ from gristmill.catalog import Base
 from gristmill.db import Database
 from gristmill.embedding import TextRefused
 from gristmill.errors import Permanent
-from gristmill.jobs import Job, retry
+from gristmill.jobs import Job, Priority, retry
 from gristmill.operations import bases, cancel, delete
+from gristmill.operations.next_job import enqueue_next_jobs
 from gristmill.operations.uploads import store_upload
 from gristmill.settings import Settings
 from gristmill.sources import directory
@@ -58,6 +59,19 @@ async def test_a_handler_ends_with_its_stage_and_the_next_one_is_a_job(
     assert await living_jobs(worker) == [("prepare_root", "queued", "deep")]
     await worker.run(await worker.take("prepare_root"))
     assert await living_jobs(worker) == [("index_document", "queued", "b.md")]
+
+
+async def test_an_item_whose_job_is_queued_again_has_one_job(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    """S4-26: also while the job runs."""
+    items = await worker.add(base, note_to_add("n", "rye"), folder_to_add(docs))
+    for state in ("queued", "running"):
+        async with worker.db.transaction() as tx:
+            await enqueue_next_jobs(tx, base, items, Priority.NORMAL)
+        expected = [("index_document", state, "n"), ("prepare_root", state, "docs")]
+        assert await living_jobs(worker) == expected
+        await worker.claim(2)
 
 
 async def test_a_reindex_keeps_the_original_of_an_upload(worker: ManualWorker, base: Base) -> None:
