@@ -52,10 +52,10 @@ class RequirementChecks:
     def __init__(self) -> None:
         self.all_hold = True
 
-    def check(self, what: str, holds: bool) -> None:
+    def check(self, requirement: str, holds: bool) -> None:
         """Print one requirement."""
         self.all_hold = self.all_hold and holds
-        print(f"  {'holds' if holds else 'DOES NOT HOLD'}: {what}")
+        print(f"  {'holds' if holds else 'DOES NOT HOLD'}: {requirement}")
 
 
 # ── stream ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -272,7 +272,7 @@ async def measure_chaos(checks: RequirementChecks, folder: Path, documents: int,
             elapsed = time.perf_counter() - started
             events = await all_events(field)
             places = [int(event["id"]) for event in events]
-            received = field.received_events()
+            events_received = field.received_events()
             kills_by_role = [
                 field.server.kills,
                 field.receiver.kills,
@@ -281,15 +281,15 @@ async def measure_chaos(checks: RequirementChecks, folder: Path, documents: int,
             print(
                 f"{documents:,} documents, {len(events):,} events in {elapsed:.0f} s; killed: server {kills_by_role[0]},"
                 f" receiver {kills_by_role[1]}, workers {kills_by_role[2]}; the stream connected {field.reconnects:,} times;"
-                f" the webhook was sent {len(received):,} requests"
+                f" the webhook was sent {len(events_received):,} requests"
             )
             checks.check("positions have no gaps", places == list(range(1, len(places) + 1)))
-            for name, seen in (
+            for name, events_seen in (
                 ("poller", field.polled_events),
                 ("stream", field.streamed_events),
-                ("webhook", received),
+                ("webhook", events_received),
             ):
-                checks.check(f"the {name} saw every event, in order", first_seen(seen) == places)
+                checks.check(f"the {name} saw every event, in order", first_seen(events_seen) == places)
             violations = aggregate_errors(events)
             checks.check("aggregates came exactly once, and never early", not violations)
             print("".join(f"    {violation}\n" for violation in violations[:10]), end="")

@@ -122,10 +122,10 @@ async def fill(db: Database, base: Base, chunks: int, synthetic: Synthetic) -> N
 async def wait_until_compacted(mill: app.Gristmill) -> None:
     """Wait until compaction has nothing left to do."""
     while True:
-        requested = await compaction.queue_compactions(mill.db)
+        job_count = await compaction.queue_compactions(mill.db)
         async with mill.db.connection() as tx:
             waiting = await jobs.counts(tx)
-        if not requested and not waiting:
+        if not job_count and not waiting:
             return
         await asyncio.sleep(0.5)
 
@@ -174,8 +174,10 @@ class SearchBench:
     def vector_search(self, vector: Vectors, scope: Scope) -> Callable[[], Awaitable[list[int]]]:
         async def run() -> list[int]:
             async with store.read_transaction(self.mill.db) as tx:
-                reached = await measure_selectivity(tx, self.base.id, scope)
-            hits = await nearest.search(self.mill.db, self.shelf, self.base.id, scope, reached, vector, 10)
+                selectivity = await measure_selectivity(tx, self.base.id, scope)
+            hits = await nearest.search(
+                self.mill.db, self.shelf, self.base.id, scope, selectivity, vector, 10
+            )
             return [hit.no for hit in hits]
 
         return run

@@ -91,14 +91,14 @@ class Figure:
 def insert_rows(url: str, base: str, count: int, title: str = "row") -> list[str]:
     """Insert finished items by SQL, because only the page is measured."""
     with psycopg.connect(url, autocommit=True) as connection:
-        inserted = connection.execute(
+        rows_inserted = connection.execute(
             """insert into item (base_id, type, title, source_key, body, status, live_version)
                select %s, 'note', %s || ' ' || n, n::text, 'rye', 'completed', 1 from generate_series(1, %s) n
                returning id""",
             [base, title, count],
         ).fetchall()
         connection.execute("analyze item")
-    return [str(row[0]) for row in inserted]
+    return [str(row[0]) for row in rows_inserted]
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -118,10 +118,10 @@ def measure_changes(url: str, api: ApiHelper, page: Page, server: str, seconds: 
     stop.set()
     writer.join()
     page.wait_for_timeout(500)
-    painted: list[float] = page.evaluate("window.painted")
-    print(f"    {len(painted)} paints of rows in {seconds} s")
-    yield Figure("200 changes/s, write to paint, median", statistics.median(painted), 150)
-    yield Figure("200 changes/s, write to paint, 95th percentile", percentile(painted, 0.95), 150)
+    paint_times: list[float] = page.evaluate("window.painted")
+    print(f"    {len(paint_times)} paints of rows in {seconds} s")
+    yield Figure("200 changes/s, write to paint, median", statistics.median(paint_times), 150)
+    yield Figure("200 changes/s, write to paint, 95th percentile", percentile(paint_times, 0.95), 150)
 
 
 def write_changes(url: str, ids: list[str], stop: threading.Event) -> None:

@@ -24,21 +24,21 @@ async def add_items(http: httpx.AsyncClient, base: str, *items: dict[str, Any]) 
 async def wait_until_ended(http: httpx.AsyncClient, item_id: str) -> dict[str, Any]:
     """Wait until an item is completed or failed; returns it."""
 
-    async def ended_item() -> dict[str, Any] | None:
+    async def item_if_ended() -> dict[str, Any] | None:
         item = (await http.get(f"/api/knowledge-items/{item_id}")).json()
         return item if item["status"] in ("completed", "failed") else None
 
-    return await wait_until(ended_item)
+    return await wait_until(item_if_ended)
 
 
 async def wait_for_job(http: httpx.AsyncClient, job_id: str) -> dict[str, Any]:
     """Wait until a job is done, dead or cancelled; returns it."""
 
-    async def ended_job() -> dict[str, Any] | None:
+    async def job_if_ended() -> dict[str, Any] | None:
         job = (await http.get(f"/api/jobs/{job_id}")).json()
         return job if job["state"] in ("done", "dead", "cancelled") else None
 
-    return await wait_until(ended_job)
+    return await wait_until(job_if_ended)
 
 
 async def search(http: httpx.AsyncClient, base: str, query: str, **fields: Any) -> list[dict[str, Any]]:

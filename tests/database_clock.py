@@ -1,4 +1,4 @@
-"""The database's clock, in a test's hands."""
+"""A clock of the database that the test controls."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -9,7 +9,7 @@ from gristmill.db import Database
 
 @dataclass(frozen=True)
 class DatabaseClock:
-    """Replaces `clock_now()` in one database; time stands still until `advance`."""
+    """Replaces `clock_now()` in one database; time stops until `advance`."""
 
     db: Database
 
@@ -29,3 +29,11 @@ class DatabaseClock:
         """Let time pass."""
         async with self.db.connection() as tx:
             await tx.execute("update test_clock set at = at + %s", [by])
+
+
+async def stop_clock(database_url: str) -> None:
+    """Stop the clock of a database that the caller has not opened."""
+    db = Database(database_url)
+    await db.open()
+    await DatabaseClock.install(db)
+    await db.close()

@@ -47,12 +47,12 @@ def run_in_terminal(
         preexec_fn=_control_terminal,
     )
     os.close(terminal)
-    shown = b""
+    output = b""
     unsent = keys.encode()
     try:
         while part := _read(controller):
-            shown += part
-            if unsent and prompt.encode() in shown:
+            output += part
+            if unsent and prompt.encode() in output:
                 os.write(controller, unsent)
                 unsent = b""
         code = process.wait(60)
@@ -61,7 +61,7 @@ def run_in_terminal(
         if process.poll() is None:
             process.kill()
             process.wait(10)
-    return TerminalSession(code, _ESCAPE_SEQUENCE.sub("", shown.decode()).replace("\r\n", "\n"))
+    return TerminalSession(code, _ESCAPE_SEQUENCE.sub("", output.decode()).replace("\r\n", "\n"))
 
 
 def _control_terminal() -> None:

@@ -26,9 +26,9 @@ def test_a_spec_that_means_nothing_is_refused(spec: str) -> None:
 
 
 async def test_a_watch_holds_who_comes_by_until_let_go() -> None:
-    with faults.watch("unit.b", hold=True) as watched:
+    with faults.watch("unit.b", hold=True) as watch:
         passing = asyncio.create_task(faults.point("unit.b"))
-        await watched.passed.wait()
+        await watch.passed.wait()
         assert not passing.done()
-        watched.hold.set()
+        watch.hold.set()
         await passing

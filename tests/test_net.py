@@ -108,8 +108,8 @@ SPECIAL_IPV4 = [network for network in SPECIAL if "." in network]
 
 
 def addresses_in(networks: list[str]) -> st.SearchStrategy[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    parsed = [ipaddress.ip_network(network) for network in networks]
-    return st.sampled_from(parsed).flatmap(
+    parsed_networks = [ipaddress.ip_network(network) for network in networks]
+    return st.sampled_from(parsed_networks).flatmap(
         lambda network: st.integers(0, network.num_addresses - 1).map(lambda number: network[number])
     )
 
@@ -147,11 +147,11 @@ def test_what_the_standard_library_calls_private_is_not_public(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> None:
     if not address.is_global or address.is_multicast or address.is_reserved or address.is_link_local:
-        carried = isinstance(address, ipaddress.IPv6Address) and int(address) >> 32 in (
+        is_mapped = isinstance(address, ipaddress.IPv6Address) and int(address) >> 32 in (
             0xFFFF,
             0x64FF9B << 64,
         )
-        assert carried or not net.is_public(str(address))
+        assert is_mapped or not net.is_public(str(address))
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "2606:4700:4700::1111", "2a00:1450:4001::1"])
@@ -167,11 +167,11 @@ async def test_private_addresses_can_be_allowed(address: str) -> None:
 async def test_the_address_that_was_checked_is_the_one_connected_to_and_the_name_stays(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def checked(host: str, port: int) -> str:
+    async def check_address(host: str, port: int) -> str:
         assert (host, port) == ("public.example", int(address.rpartition(":")[2]))
         return "127.0.0.1"
 
-    monkeypatch.setattr(net, "_public_address", checked)
+    monkeypatch.setattr(net, "_public_address", check_address)
     async with net.client(allow_private=False) as client:
         answer = await client.get(f"http://public.example:{address.rpartition(':')[2]}/")
     assert answer.text == f"public.example:{address.rpartition(':')[2]}"
@@ -183,10 +183,10 @@ async def test_a_redirect_to_a_private_address_is_refused_too(
 ) -> None:
     real = net._public_address  # pyright: ignore[reportPrivateUsage]
 
-    async def checked(host: str, port: int) -> str:
+    async def check_address(host: str, port: int) -> str:
         return "127.0.0.1" if host == "public.example" else await real(host, port)
 
-    monkeypatch.setattr(net, "_public_address", checked)
+    monkeypatch.setattr(net, "_public_address", check_address)
     async with net.client(allow_private=False) as client:
         with pytest.raises(net.PrivateAddress):
             await client.get(f"http://public.example:{address.rpartition(':')[2]}/away")

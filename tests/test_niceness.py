@@ -1,4 +1,4 @@
-"""What documents cost steps back behind who waits."""
+"""Work on documents has a lower priority than requests that users wait for."""
 
 import os
 import sys

@@ -14,8 +14,8 @@ def _no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_defaults_bind_loopback() -> None:
-    loaded = settings.load()
-    assert (loaded.host, loaded.port) == ("127.0.0.1", 7373)
+    config = settings.load()
+    assert (config.host, config.port) == ("127.0.0.1", 7373)
 
 
 def test_the_reconciler_runs_every_five_minutes_by_default() -> None:
@@ -41,8 +41,8 @@ def test_a_bad_value_is_told_with_its_name_and_without_its_value(monkeypatch: py
 def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "gristmill.toml").write_text('port = 1000\nhost = "::1"\n')
     monkeypatch.setenv("GRISTMILL_PORT", "2000")
-    loaded = settings.load()
-    assert (loaded.host, loaded.port) == ("::1", 2000)
+    config = settings.load()
+    assert (config.host, config.port) == ("::1", 2000)
 
 
 def test_an_argument_wins_over_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,12 +79,12 @@ def test_embedders_come_from_the_file_and_keep_their_key_secret(
         '[embedders.mine]\nurl = "http://localhost:11434/v1"\nmodel = "m"\ndimensions = 8\n'
     )
     monkeypatch.setenv("GRISTMILL_EMBEDDERS__MINE__API_KEY", "hunter2")
-    loaded = settings.load()
-    mine = loaded.embedders["mine"]
+    config = settings.load()
+    mine = config.embedders["mine"]
     assert (mine.model, mine.timeout) == ("m", timedelta(seconds=60))
     assert mine.api_key is not None
     assert mine.api_key.get_secret_value() == "hunter2"
-    assert "hunter2" not in repr(loaded)
+    assert "hunter2" not in repr(config)
 
 
 @pytest.mark.parametrize("text", ["20", "20.0", "PT20S", "00:00:20"])

@@ -34,8 +34,8 @@ class _Form(BaseModel):
 def _errors(value: dict[str, Any]) -> list[tuple[str, str]]:
     with pytest.raises(ValidationError) as caught:
         _Form.model_validate(value)
-    found = validation.field_errors(caught.value.errors(), value)
-    return [(error.field, error.message) for error in found]
+    errors = validation.field_errors(caught.value.errors(), value)
+    return [(error.field, error.message) for error in errors]
 
 
 _CASES: list[tuple[dict[str, Any], str, str]] = [

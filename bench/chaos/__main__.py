@@ -74,15 +74,15 @@ def _parse() -> Options:
     parser.add_argument("--seed", type=int, help="random by default; printed")
     parser.add_argument("--minutes", type=float, help="stop the faults after so many minutes")
     parser.add_argument("--keep", action="store_true", help="keep the folder with logs and data")
-    given = parser.parse_args()
-    seed = random.randrange(10**6) if given.seed is None else given.seed
-    return Options(given.kills, seed, given.minutes, given.keep)
+    options = parser.parse_args()
+    seed = random.randrange(10**6) if options.seed is None else options.seed
+    return Options(options.kills, seed, options.minutes, options.keep)
 
 
 def environment(folder: Path, embedder_url: str) -> dict[str, str]:
     """The environment of the processes."""
     provider = {"url": embedder_url, "model": "counting", "dimensions": 64, "batch_size": 16, "timeout": 10}
-    given = {
+    variables = {
         "DATA_DIR": str(folder / "data"),
         "CACHE_DIR": str(folder / "cache"),
         "EMBEDDER": "counting",
@@ -94,7 +94,7 @@ def environment(folder: Path, embedder_url: str) -> dict[str, str]:
         "LOG_FORMAT": "json",
     }
     own = {name: value for name, value in os.environ.items() if not name.startswith("GRISTMILL_")}
-    return {**own, **{f"GRISTMILL_{name}": value for name, value in given.items()}}
+    return {**own, **{f"GRISTMILL_{name}": value for name, value in variables.items()}}
 
 
 async def _run(options: Options, folder: Path, outside: Outside) -> list[str]:
@@ -149,7 +149,7 @@ async def _inject_faults(
 ) -> None:
     """Inject faults until there were enough, the time is over, or the workload has failed."""
     deadline = time.monotonic() + (options.minutes * 60 if options.minutes else float("inf"))
-    done = actions = 0
+    faults_injected = actions = 0
     for fault in plan_faults(random.Random(options.seed)):
         latest = time.monotonic() + _PROGRESS_PATIENCE
         while not fault.hurry and workload.actions == actions and time.monotonic() < latest:
@@ -157,16 +157,16 @@ async def _inject_faults(
                 return
             await asyncio.sleep(0.05)
         await asyncio.wait([working], timeout=fault.pause)
-        if done >= options.kills or time.monotonic() > deadline or working.done():
+        if faults_injected >= options.kills or time.monotonic() > deadline or working.done():
             return
         if await system.inject(fault):
-            done, actions = done + 1, workload.actions
-            if done % _REPORT_EVERY == 0:
-                print(f"{done} faults", flush=True)
+            faults_injected, actions = faults_injected + 1, workload.actions
+            if faults_injected % _REPORT_EVERY == 0:
+                print(f"{faults_injected} faults", flush=True)
 
 
 def _run_doctor(env: dict[str, str]) -> list[str]:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "gristmill", "doctor"],
         env=env,
         capture_output=True,
@@ -174,7 +174,7 @@ def _run_doctor(env: dict[str, str]) -> list[str]:
         check=False,
         timeout=120,
     )
-    return [] if done.returncode == 0 else [f"doctor: {done.stdout}{done.stderr}"]
+    return [] if process.returncode == 0 else [f"doctor: {process.stdout}{process.stderr}"]
 
 
 if __name__ == "__main__":

@@ -30,17 +30,17 @@ LIVE_CHUNKS = """
 async def wait_until_quiet(data_dir: Path, patience: float) -> list[str]:
     """Wait until no job is left and no item is active; what is still there after `patience` seconds."""
     deadline = time.monotonic() + patience
-    while problems := await asyncio.to_thread(_unfinished, data_dir):
+    while problems := await asyncio.to_thread(_find_unfinished_work, data_dir):
         if time.monotonic() > deadline:
             return problems
         await asyncio.sleep(1)
     return []
 
 
-def _unfinished(data_dir: Path) -> list[str]:
-    joined = local_server.start(data_dir)
+def _find_unfinished_work(data_dir: Path) -> list[str]:
+    server = local_server.start(data_dir)
     try:
-        with psycopg.connect(joined.url) as connection:
+        with psycopg.connect(server.url) as connection:
             jobs = connection.execute(
                 "select kind || ' is ' || state || ': ' || coalesce(errors::text, ''), count(*) from job"
                 " where kind <> all (%s) group by 1", [list(_MAINTENANCE)],
@@ -51,16 +51,16 @@ def _unfinished(data_dir: Path) -> list[str]:
     except psycopg.Error as error:
         return [f"the database does not answer: {error}"]
     finally:
-        joined.close()
-    return [f"stuck: {count} × {what}" for what, count in [*jobs, *items]]
+        server.close()
+    return [f"stuck: {count} × {name}" for name, count in [*jobs, *items]]
 
 
 async def find_problems(
     data_dir: Path, workload: Workload, api: Api, texts: TextCounter, faults: int
 ) -> list[str]:
     """Everything that is not as it must be."""
-    rows, doubled = await asyncio.to_thread(_read_index, data_dir)
-    problems = [f"doubled: chunk {row}" for row in doubled[:_SHOWN]]
+    rows, duplicates = await asyncio.to_thread(_read_index, data_dir)
+    problems = [f"doubled: chunk {row}" for row in duplicates[:_SHOWN]]
     problems += compare_documents(rows, workload)
     problems += _compare_tools(rows, workload)
     problems += await _search(rows, workload, api)
@@ -73,16 +73,16 @@ async def find_problems(
 
 
 def _read_index(data_dir: Path) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    joined = local_server.start(data_dir)
+    server = local_server.start(data_dir)
     try:
-        with psycopg.connect(joined.url) as connection:
+        with psycopg.connect(server.url) as connection:
             rows = connection.execute(LIVE_CHUNKS).fetchall()
-            doubled = connection.execute(
+            duplicates = connection.execute(
                 "select item_id::text, version, index, count(*) from chunk group by 1, 2, 3 having count(*) > 1"
             ).fetchall()
     finally:
-        joined.close()
-    return rows, doubled
+        server.close()
+    return rows, duplicates
 
 
 def compare_documents(rows: list[tuple[Any, ...]], workload: Workload) -> list[str]:
@@ -111,21 +111,19 @@ def compare_documents(rows: list[tuple[Any, ...]], workload: Workload) -> list[s
 def _compare_tools(rows: list[tuple[Any, ...]], workload: Workload) -> list[str]:
     """Each base of a connector equals its tool."""
     problems: list[str] = []
-    for followed in workload.followed:
-        indexed = Counter(
-            key for base, _, kind, key, *_ in rows if base == followed.base and kind == "record"
-        )
+    for source in workload.sources:
+        indexed = Counter(key for base, _, kind, key, *_ in rows if base == source.base and kind == "record")
         texts = {
             key: words_in(" ".join(chunks))
             for base, _, kind, key, _, _, chunks in rows
-            if base == followed.base and kind == "record"
+            if base == source.base and kind == "record"
         }
-        expected = {key: document.words for key, document in followed.tool.expected_documents().items()}
-        problems += [f"doubled: {followed.tool.kind} {key}" for key, count in indexed.items() if count > 1]
-        problems += [f"came back: {followed.tool.kind} {key}" for key in texts.keys() - expected.keys()]
+        expected = {key: document.words for key, document in source.tool.expected_documents().items()}
+        problems += [f"doubled: {source.tool.kind} {key}" for key, count in indexed.items() if count > 1]
+        problems += [f"came back: {source.tool.kind} {key}" for key in texts.keys() - expected.keys()]
         for key, words in expected.items():
             if texts.get(key) != words:
-                problems.append(f"lost: {followed.tool.kind} {key} has {texts.get(key)} instead of {words}")
+                problems.append(f"lost: {source.tool.kind} {key} has {texts.get(key)} instead of {words}")
     return problems
 
 
@@ -170,10 +168,10 @@ async def _compare_events(api: Api) -> list[str]:
 
 async def _reconcile(api: Api) -> list[str]:
     """What the reconciler would have had to repair: nothing."""
-    _, queued = await api.change("POST", "/health/reconciler")
+    _, job = await api.change("POST", "/health/reconciler")
     for _ in range(120):
         result = await api.read("/health/reconciler")
-        if result["jobId"] == queued["jobId"]:
+        if result["jobId"] == job["jobId"]:
             return [f"damage: {count} {name}" for name, count in result["damage"].items() if count]
         await asyncio.sleep(0.5)
     return ["stuck: the reconciler's pass did not end"]

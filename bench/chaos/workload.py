@@ -40,7 +40,7 @@ class Document:
 
 
 @dataclass
-class FollowedTool:
+class ToolSource:
     """A fake tool with its connector; `dirty` if something changed that no accepted run will see."""
 
     tool: FakeTool
@@ -104,7 +104,7 @@ class Workload:
     rng: random.Random
     bases: list[str] = field(default_factory=list[str])
     documents: dict[str, Document] = field(default_factory=dict[str, Document])  # by name
-    followed: list[FollowedTool] = field(default_factory=list[FollowedTool])
+    sources: list[ToolSource] = field(default_factory=list[ToolSource])
     dead_words: set[str] = field(default_factory=set[str])
     folder_base: str = ""
     folder_item: str | None = None
@@ -118,8 +118,8 @@ class Workload:
         self.folder_base = await self._create_base("folder")
         for _ in range(3):
             self._write_file()
-        added = await self._add(self.folder_base, {"type": "directory", "path": str(self.folder)})
-        self.folder_item = added or await self._find_item(self.folder_base, self.folder.name)
+        result = await self._add(self.folder_base, {"type": "directory", "path": str(self.folder)})
+        self.folder_item = result or await self._find_item(self.folder_base, self.folder.name)
         for tool in self.outside.tools:
             base = await self._create_base(tool.kind)
             status, connector = await self.api.change(
@@ -132,7 +132,7 @@ class Workload:
             )  # fmt: skip
             if status != 201:
                 raise ActionFailed(f"the connector was refused: {connector}")
-            self.followed.append(FollowedTool(tool, connector["id"], base))
+            self.sources.append(ToolSource(tool, connector["id"], base))
 
     async def run_next(self) -> None:
         """Choose an action, and carry it out."""
@@ -142,9 +142,9 @@ class Workload:
 
     async def finish(self) -> None:
         """Start a last run of every tool that has changed since its last one."""
-        while dirty := [followed for followed in self.followed if followed.dirty]:
-            for followed in dirty:
-                await self._start_run(followed)
+        while dirty := [source for source in self.sources if source.dirty]:
+            for source in dirty:
+                await self._start_run(source)
             await asyncio.sleep(0.5)
 
     # ── what people do ───────────────────────────────────────────────────────────────────────────────────
@@ -214,30 +214,30 @@ class Workload:
 
     async def change_tool(self) -> None:
         """Change things in a tool, and run its connector."""
-        followed = self.rng.choice(self.followed)
-        with followed.tool.lock:
+        source = self.rng.choice(self.sources)
+        with source.tool.lock:
             for _ in range(self.rng.randint(1, 3)):
                 change: Callable[[int], None] = self.rng.choice(
                     [
-                        followed.tool.edit,
-                        followed.tool.edit,
-                        followed.tool.delete,
-                        lambda _, t=followed.tool: t.add(),
+                        source.tool.edit,
+                        source.tool.edit,
+                        source.tool.delete,
+                        lambda _, t=source.tool: t.add(),
                     ]
                 )
                 change(self.rng.randrange(1000))
-            followed.tool.advance_clock(61)
-        followed.dirty = True
-        await self._start_run(followed)
+            source.tool.advance_clock(61)
+        source.dirty = True
+        await self._start_run(source)
 
     # ── how ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _start_run(self, followed: FollowedTool) -> None:
-        path = f"/connectors/{followed.connector}/sync"
+    async def _start_run(self, source: ToolSource) -> None:
+        path = f"/connectors/{source.connector}/sync"
         status, answer = await self.api.change("POST", path, json={"allowDeletions": True})
         # 409: a run is under way, which may have read too early; `finish` starts another.
         if status == 202 or _code(answer) == "idempotency_answer_lost":
-            followed.dirty = False
+            source.dirty = False
 
     async def _create_base(self, name: str) -> str:
         status, base = await self.api.change("POST", "/knowledge-bases", json={"name": name})

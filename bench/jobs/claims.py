@@ -54,13 +54,13 @@ async def measure_claims(server: BenchServer, report: BenchReport, long_queue: i
     """Measure the short queue, the long queue, and full lanes."""
     rows = list[list[str]]()
     rolled_back, committed = dict[int, _ClaimCost](), dict[int, _ClaimCost]()
-    for queued in (LANES, long_queue):
-        async with _filled_queue(server, queued) as (db, worker):
-            rolled_back[queued] = await _measure_rolled_back(db, worker)
-            committed[queued] = await _measure_committed(db, worker)
-        rows.append([f"{queued:,} queued, rolled back", *rolled_back[queued].cells()])
-        rows.append([f"{queued:,} queued, with its commit", *committed[queued].cells()])
-    async with _filled_queue(server, 10 * LANES) as (db, worker):
+    for queue_length in (LANES, long_queue):
+        async with _fill_queue(server, queue_length) as (db, worker):
+            rolled_back[queue_length] = await _measure_rolled_back(db, worker)
+            committed[queue_length] = await _measure_committed(db, worker)
+        rows.append([f"{queue_length:,} queued, rolled back", *rolled_back[queue_length].cells()])
+        rows.append([f"{queue_length:,} queued, with its commit", *committed[queue_length].cells()])
+    async with _fill_queue(server, 10 * LANES) as (db, worker):
         rows.append(["every lane at its cap", *(await _measure_saturated(db, worker)).cells()])
     report.add(
         f"A claim of {BATCH} over {LANES:,} lanes",
@@ -78,11 +78,11 @@ async def measure_claims(server: BenchServer, report: BenchReport, long_queue: i
 
 
 @asynccontextmanager
-async def _filled_queue(server: BenchServer, queued: int) -> AsyncGenerator[tuple[Database, UUID]]:
+async def _fill_queue(server: BenchServer, queue_length: int) -> AsyncGenerator[tuple[Database, UUID]]:
     engine = GristmillEngine()
     async with server.database(engine.name, engine.install) as url, open_database(url) as db:
-        for first in range(0, queued, CHUNK):
-            await _enqueue(db, [f"lane {n % LANES}" for n in range(first, min(first + CHUNK, queued))])
+        for first in range(0, queue_length, CHUNK):
+            await _enqueue(db, [f"lane {n % LANES}" for n in range(first, min(first + CHUNK, queue_length))])
         worker = uuid4()
         async with db.connection() as tx:
             await tx.execute("analyze")

@@ -83,10 +83,10 @@ class BenchReport:
 
 def spread(values: Sequence[float], digits: int = 0) -> str:
     """The median, with minimum and maximum in brackets."""
-    middle, least, most = statistics.median(values), min(values), max(values)
+    middle, smallest, largest = statistics.median(values), min(values), max(values)
     if len(values) == 1:
         return f"{middle:,.{digits}f}"
-    return f"{middle:,.{digits}f} ({least:,.{digits}f}–{most:,.{digits}f})"
+    return f"{middle:,.{digits}f} ({smallest:,.{digits}f}–{largest:,.{digits}f})"
 
 
 def percentile(values: Sequence[float], share: float) -> float:

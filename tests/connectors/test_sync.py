@@ -75,7 +75,7 @@ async def test_a_schedule_starts_no_run_while_one_is_open(harness: ConnectorHarn
             "update schedule set next_at = clock_now() where kind = 'sync_connector' returning name"
         )
 
-        async def fired() -> bool:
+        async def has_fired() -> bool:
             return (
                 await harness.fetch(
                     "select 1 from schedule where kind = 'sync_connector' and next_at > clock_now()"
@@ -83,7 +83,7 @@ async def test_a_schedule_starts_no_run_while_one_is_open(harness: ConnectorHarn
                 != []
             )
 
-        await wait_until(fired)
+        await wait_until(has_fired)
         assert len(await harness.fetch("select 1 from job where kind = 'sync_connector'")) == 1
     await harness.wait_until_ended(run)
     assert await harness.fetch("select trigger from connector_run") == [("manual",)]

@@ -58,12 +58,12 @@ def headings(text: str) -> list[str]:
 
 def sections(text: str) -> dict[str, str]:
     """What stands under each heading, up to the next one of any level, fenced blocks included."""
-    found = [match for match in _FENCE_OR_HEADING.finditer(text) if match[4] is not None]
-    ends = [*(match.start() for match in found[1:]), len(text)]
-    return {match[4]: text[match.end() : end] for match, end in zip(found, ends, strict=True)}
+    matches = [match for match in _FENCE_OR_HEADING.finditer(text) if match[4] is not None]
+    ends = [*(match.start() for match in matches[1:]), len(text)]
+    return {match[4]: text[match.end() : end] for match, end in zip(matches, ends, strict=True)}
 
 
 def anchor(heading: str) -> str:
     """What a heading is called in a link."""
-    kept = re.sub(r"[^\w\- ]", "", heading.lower())
-    return kept.replace(" ", "-")
+    text = re.sub(r"[^\w\- ]", "", heading.lower())
+    return text.replace(" ", "-")

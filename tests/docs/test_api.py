@@ -27,11 +27,13 @@ def documented_operations() -> list[str]:
 
 async def test_every_route_is_documented_and_every_documented_route_exists(mill: app.Gristmill) -> None:
     paths = mill.api.openapi()["paths"]
-    served = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+    operations_served = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
     for route in mill.api.routes:
         if isinstance(route, Route):
-            served |= {f"{method} {route.path}" for method in route.methods or () if method != "HEAD"}
-    assert documented_operations() == sorted(served)
+            operations_served |= {
+                f"{method} {route.path}" for method in route.methods or () if method != "HEAD"
+            }
+    assert documented_operations() == sorted(operations_served)
 
 
 async def test_every_documented_get_without_a_parameter_answers(http: httpx.AsyncClient) -> None:
@@ -48,11 +50,11 @@ def test_every_example_is_json() -> None:
 
 async def test_the_example_requests_are_taken(http: httpx.AsyncClient) -> None:
     """What the page sends, sent: a base, its change, its items, a search."""
-    sent = [json.loads(block.text) for block in blocks(read(PAGE)) if block.language == "json"]
-    new_base = next(body for body in sent if "name" in body and "id" not in body)
-    change = next(body for body in sent if "name" in body and "id" not in body and body != new_base)
-    items = next(body for body in sent if "content" in str(body.get("items")) and "nextCursor" not in body)
-    question = next(body for body in sent if "query" in body)
+    bodies = [json.loads(block.text) for block in blocks(read(PAGE)) if block.language == "json"]
+    new_base = next(body for body in bodies if "name" in body and "id" not in body)
+    change = next(body for body in bodies if "name" in body and "id" not in body and body != new_base)
+    items = next(body for body in bodies if "content" in str(body.get("items")) and "nextCursor" not in body)
+    question = next(body for body in bodies if "query" in body)
     base = await http.post("/api/knowledge-bases", json={**new_base, "embedder": "hashed"})
     assert base.status_code == 201, base.text
     url = f"/api/knowledge-bases/{base.json()['id']}"
@@ -66,11 +68,11 @@ async def test_the_example_requests_are_taken(http: httpx.AsyncClient) -> None:
 
 def operations(schema: Schema) -> Iterator[tuple[str, Schema, str]]:
     """Every route, with what the schema says of it and the section that describes it."""
-    described = sections(read(PAGE))
+    descriptions = sections(read(PAGE))
     for path, methods in schema["paths"].items():
         for method, operation in methods.items():
             title = f"{method.upper()} {path}"
-            yield title, operation, described[f"`{title}`"]
+            yield title, operation, descriptions[f"`{title}`"]
 
 
 def resolve_reference(part: Schema, schema: Schema) -> Schema:
@@ -79,32 +81,36 @@ def resolve_reference(part: Schema, schema: Schema) -> Schema:
     return part
 
 
-def differences(example: object, part: Schema, schema: Schema, where: str, *, whole: bool) -> Iterator[str]:
+def differences(
+    example: object, part: Schema, schema: Schema, where: str, *, complete: bool
+) -> Iterator[str]:
     """Where an example is not what the schema says; `whole` wants every field, else those that are required."""
     part = resolve_reference(part, schema)
     choices = part.get("anyOf") or part.get("oneOf")
     if choices:
-        alternatives = [list(differences(example, choice, schema, where, whole=whole)) for choice in choices]
+        alternatives = [
+            list(differences(example, choice, schema, where, complete=complete)) for choice in choices
+        ]
         yield from min(alternatives, key=len)
     elif part.get("type") == "array":
         if not isinstance(example, list):
             yield f"{where} is no list"
             return
         for entry in cast(list[object], example):
-            yield from differences(entry, part.get("items", {}), schema, f"{where}[]", whole=whole)
+            yield from differences(entry, part.get("items", {}), schema, f"{where}[]", complete=complete)
     elif "properties" in part:
         if not isinstance(example, dict):
             yield f"{where} is no object"
             return
         fields = cast(dict[str, object], example)
-        wanted = set(part["properties"]) if whole else set(part.get("required", ()))
-        yield from (f"{where}.{name} is missing" for name in sorted(wanted - fields.keys()))
+        required = set(part["properties"]) if complete else set(part.get("required", ()))
+        yield from (f"{where}.{name} is missing" for name in sorted(required - fields.keys()))
         yield from (
             f"{where}.{name} is no field" for name in sorted(fields.keys() - part["properties"].keys())
         )
         for name in fields.keys() & part["properties"].keys():
             yield from differences(
-                fields[name], part["properties"][name], schema, f"{where}.{name}", whole=whole
+                fields[name], part["properties"][name], schema, f"{where}.{name}", complete=complete
             )
     elif (example is None) != (part.get("type") == "null"):
         yield f"{where} is null or is not"
@@ -118,7 +124,7 @@ def body_of(content: Mapping[str, Any]) -> Schema | None:
 async def test_every_example_has_the_fields_of_the_schema(mill: app.Gristmill) -> None:
     """Of a section's examples the last is the answer; one before it is the request."""
     schema = mill.api.openapi()
-    checked = 0
+    count = 0
     for title, operation, section in operations(schema):
         examples = [json.loads(block.text) for block in blocks(section) if block.language == "json"]
         request_schema = body_of(operation.get("requestBody", {}).get("content", {}))
@@ -132,21 +138,21 @@ async def test_every_example_has_the_fields_of_the_schema(mill: app.Gristmill) -
         )
         response_schema = body_of(response)
         if request_schema is not None and examples:
-            assert list(differences(examples[0], request_schema, schema, title, whole=False)) == []
+            assert list(differences(examples[0], request_schema, schema, title, complete=False)) == []
             examples = examples[1:]
-            checked += 1
+            count += 1
         if response_schema is not None and examples:
-            assert list(differences(examples[-1], response_schema, schema, title, whole=True)) == []
-            checked += 1
-    assert checked >= 15
+            assert list(differences(examples[-1], response_schema, schema, title, complete=True)) == []
+            count += 1
+    assert count >= 15
 
 
 @pytest.mark.parametrize("lie", [{"violations": [], "well": True}, {}, {"violations": None}, []])
 async def test_an_example_that_is_not_of_the_schema_is_found(mill: app.Gristmill, lie: object) -> None:
     schema = mill.api.openapi()
     part = schema["components"]["schemas"]["Invariants"]
-    assert list(differences({"violations": []}, part, schema, "", whole=True)) == []
-    assert list(differences(lie, part, schema, "", whole=True))
+    assert list(differences({"violations": []}, part, schema, "", complete=True)) == []
+    assert list(differences(lie, part, schema, "", complete=True))
 
 
 async def test_every_parameter_and_field_that_can_be_given_is_named(mill: app.Gristmill) -> None:
@@ -172,17 +178,19 @@ def test_every_type_status_and_warning_of_an_item_is_described() -> None:
 
 def test_every_reason_for_leaving_something_out_is_described_and_counted_somewhere() -> None:
     places = ("sources/sitemap.py", "sources/directory.py")
-    documented = re.findall(
+    documented_reasons = re.findall(
         r"left_out\[(.+?)\] \+=", "".join((SOURCE / place).read_text("utf-8") for place in places)
     )
-    reasons = {reason for each in documented for reason in re.findall(r'"(\w+)"', each)} - {"duplicate"}
+    reasons = {reason for each in documented_reasons for reason in re.findall(r'"(\w+)"', each)} - {
+        "duplicate"
+    }
     table = sections(read(PAGE))["`GET /api/knowledge-items/{item_id}`"].partition("in `leftOut`")[2]
-    described = {
+    descriptions = {
         reason
         for row in re.findall(r"^\| (`.+?`) \| a ", table, re.MULTILINE)
         for reason in re.findall(r"`(\w+)`", row)
     }
-    assert described == reasons
+    assert descriptions == reasons
 
 
 def test_every_promise_that_is_checked_is_described() -> None:

@@ -18,10 +18,10 @@ def commands() -> dict[str, list[str]]:
 
 def commands_below(name: str, command: Any) -> dict[str, list[str]]:
     """A command, and those that it is the first word of."""
-    found = {name: accepted_options(command)}
+    commands_found = {name: accepted_options(command)}
     for word, part in getattr(command, "commands", {}).items():
-        found |= commands_below(f"{name} {word}", part)
-    return found
+        commands_found |= commands_below(f"{name} {word}", part)
+    return commands_found
 
 
 def accepted_options(command: Any) -> list[str]:
@@ -35,20 +35,20 @@ def accepted_options(command: Any) -> list[str]:
 
 
 def test_every_command_is_documented_with_its_options_and_arguments() -> None:
-    described = sections(read(PAGE))
+    descriptions = sections(read(PAGE))
     for command, names in commands().items():
-        section = described[f"`{command}`"]
+        section = descriptions[f"`{command}`"]
         options = set(re.findall(r"^\| `(--[\w-]+|[A-Z_]+)", section, re.MULTILINE))
         assert sorted(options) == names, command
 
 
 def test_every_documented_command_exists() -> None:
-    documented = [title.strip("`") for title in headings(read(PAGE)) if title.startswith("`gristmill")]
-    assert sorted(documented) == sorted(commands())
+    titles = [title.strip("`") for title in headings(read(PAGE)) if title.startswith("`gristmill")]
+    assert sorted(titles) == sorted(commands())
 
 
 def test_every_command_that_a_page_shows_exists() -> None:
-    known = set(commands())
+    command_names = set(commands())
     for page in (
         "README.md",
         "ARCHITECTURE.md",
@@ -58,4 +58,4 @@ def test_every_command_that_a_page_shows_exists() -> None:
         "docs/reference/settings.md",
     ):
         for name in re.findall(r"`(?:uv run )?(gristmill [a-z]+(?: [a-z]+)?)", read(page)):
-            assert name in known or name.rpartition(" ")[0] in known, f"{page}: {name}"
+            assert name in command_names or name.rpartition(" ")[0] in command_names, f"{page}: {name}"

@@ -1,4 +1,4 @@
-"""docs/reference/errors.md lists every code that can be told, and none that can't."""
+"""docs/reference/errors.md lists every code that can be returned, and no other."""
 
 import ast
 import re
@@ -110,6 +110,6 @@ def test_every_code_is_in_snake_case_and_says_what_it_means_and_what_to_do() -> 
 
 
 def test_every_status_of_an_error_is_one_that_the_api_answers() -> None:
-    known = {str(status) for status in (*STATUSES.values(), *FRAMEWORK_CODES, 400, 431, 500)}
+    statuses = {str(status) for status in (*STATUSES.values(), *FRAMEWORK_CODES, 400, 431, 500)}
     for code, (status, *_) in documented_codes().items():
-        assert status == "–" or set(re.findall(r"\d+", status)) <= known, code
+        assert status == "–" or set(re.findall(r"\d+", status)) <= statuses, code

@@ -1,4 +1,4 @@
-"""docs/reference/events.md has the reference that the classes give; `python -m tests.docs.test_events` writes it anew."""
+"""docs/reference/events.md has the reference generated from the classes; `python -m tests.docs.test_events` writes it again."""
 
 from dataclasses import fields
 
@@ -13,13 +13,13 @@ def reference() -> str:
     """The table of every event."""
     lines = ["| event | written when | data |", "|---|---|---|"]
     for event in EVENTS:
-        said = " ".join((event.__doc__ or "").split())
-        lines.append(f"| `{event.type}` | {said} | {documented_row(event)} |")
+        summary = " ".join((event.__doc__ or "").split())
+        lines.append(f"| `{event.type}` | {summary} | {documented_row(event)} |")
     return "\n".join(lines) + "\n"
 
 
 def documented_row(event: type[Event]) -> str:
-    """The names of what an event tells, as a reader sees them."""
+    """The names of an event's fields, as readers see them."""
     names = [field.name for field in fields(event) if field.name not in ("base_id", "item_id")]
     camel = [
         name.split("_")[0] + "".join(part.capitalize() for part in name.split("_")[1:]) for name in names

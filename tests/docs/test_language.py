@@ -213,11 +213,11 @@ def test_names_use_plain_words() -> None:
 
 def test_functions_are_named_by_what_they_do_or_return() -> None:
     """A participle reads as a predicate: an effect is an imperative verb, a value is a noun."""
-    named = list(participles())
-    asynchronous = {f"{file}:{name}" for file, name, is_async in named if is_async}
+    names_found = list(participles())
+    asynchronous = {f"{file}:{name}" for file, name, is_async in names_found if is_async}
     assert sorted(asynchronous) == []
-    others = [f"{file}:{name}" for file, name, is_async in named if not is_async]
-    assert len(others) < MAX_PARTICIPLES, others
+    synchronous = [f"{file}:{name}" for file, name, is_async in names_found if not is_async]
+    assert len(synchronous) < MAX_PARTICIPLES, synchronous
 
 
 def test_a_class_name_means_one_thing() -> None:
@@ -226,8 +226,8 @@ def test_a_class_name_means_one_thing() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 files[node.name.strip("_")].append(name_of(path))
-    shared = {name for name, paths in files.items() if len(paths) > 1}
-    assert shared == SHARED_CLASSES.keys()
+    duplicates = {name for name, paths in files.items() if len(paths) > 1}
+    assert duplicates == SHARED_CLASSES.keys()
     assert len(SHARED_CLASSES) <= MAX_SHARED_CLASSES
 
 
@@ -242,9 +242,9 @@ def test_the_architecture_is_a_map() -> None:
 
 
 def test_allowed_phrases_are_in_use() -> None:
-    used = {(name_of(path), line.lower()) for path, _, line in prose()}
+    lines = {(name_of(path), line.lower()) for path, _, line in prose()}
     for file, phrase in ALLOWED:
-        assert any(name == file and phrase in line for name, line in used), f"{file}: {phrase}"
+        assert any(name == file and phrase in line for name, line in lines), f"{file}: {phrase}"
 
 
 @pytest.mark.parametrize("text", ["The caller is told.", "Read it anew.", "Nobody waits."])

@@ -41,32 +41,32 @@ def test_every_path_that_a_page_names_exists(page: str) -> None:
     for name in _NAMED.findall(prose(read(page))):
         if _PATH.fullmatch(name) is None or "NNNN" in name or name == "gristmill.toml":  # a user's, not ours
             continue
-        # A bare file name, such as `store.py`, stands for all files of that name.
-        found = [folder / name for folder in (ROOT, SOURCE)] + list(SOURCE.rglob(name.strip("/")))
-        assert any(path.exists() for path in found), f"{page}: {name}"
+        # A bare file name, such as `store.py`, means all files of that name.
+        candidates = [folder / name for folder in (ROOT, SOURCE)] + list(SOURCE.rglob(name.strip("/")))
+        assert any(path.exists() for path in candidates), f"{page}: {name}"
 
 
 def test_every_test_that_guarantees_name_exists() -> None:
-    named = {
+    test_names = {
         name
         for name in _NAMED.findall(read(f"{EXPLANATION}/guarantees.md"))
         if re.fullmatch(r"test_\w+", name)
     }
-    assert named, "guarantees name the tests that keep them"
-    assert named <= {function.name for function in functions()}
+    assert test_names, "guarantees name the tests that keep them"
+    assert test_names <= {function.name for function in functions()}
 
 
 def test_every_package_is_in_the_layers() -> None:
-    described = read("ARCHITECTURE.md")
+    text = read("ARCHITECTURE.md")
     for entry in SOURCE.iterdir():
         if (entry / "__init__.py").is_file():
-            assert f"`{entry.name}/`" in described, entry.name
+            assert f"`{entry.name}/`" in text, entry.name
 
 
 def test_every_table_is_described() -> None:
     tables = set(re.findall(r"^create (?:unlogged )?table (\w+)", schema_sql(), re.MULTILINE))
-    described = set(re.findall(r"^\| `(\w+)`", read(f"{EXPLANATION}/data-model.md"), re.MULTILINE))
-    assert tables <= described
+    text = set(re.findall(r"^\| `(\w+)`", read(f"{EXPLANATION}/data-model.md"), re.MULTILINE))
+    assert tables <= text
 
 
 def test_every_kind_of_work_is_described_as_it_is() -> None:
@@ -74,10 +74,10 @@ def test_every_kind_of_work_is_described_as_it_is() -> None:
         row[0].strip("`"): row[1:] for row in rows(read(f"{EXPLANATION}/data-model.md")) if len(row) == 6
     }
     kinds = [kind for kind in vars(work).values() if isinstance(kind, type) and issubclass(kind, Work)]
-    described = {kind.kind: kind for kind in kinds if kind is not Work}
-    assert described
-    assert described.keys() == table.keys() - {"kind"} - {name for name in table if set(name) <= set("-:")}
-    for name, kind in described.items():
+    text = {kind.kind: kind for kind in kinds if kind is not Work}
+    assert text
+    assert text.keys() == table.keys() - {"kind"} - {name for name in table if set(name) <= set("-:")}
+    for name, kind in text.items():
         _, handler, attempts, band, _ = table[name]
         assert attempts == f"{kind.attempts:,}", name
         assert band.startswith(kind.priority.name.lower()) or band == "the same", name
@@ -88,17 +88,17 @@ def test_every_kind_of_work_is_described_as_it_is() -> None:
 def test_every_decision_has_its_number_and_title_and_is_linked() -> None:
     decisions = sorted((ROOT / "docs" / "adr").glob("*.md"))
     assert [page.name[:4] for page in decisions] == [f"{n:04}" for n in range(1, len(decisions) + 1)]
-    listed = {row[0]: row[1] for row in rows(read("docs/README.md")) if len(row) == 2}
+    titles = {row[0]: row[1] for row in rows(read("docs/README.md")) if len(row) == 2}
     for page in decisions:
         number, name = page.name[:4], page.name
         title, *parts = headings(page.read_text(encoding="utf-8"))
-        assert title == f"{number}: {listed[f'[{number}](adr/{name})']}"
+        assert title == f"{number}: {titles[f'[{number}](adr/{name})']}"
         assert [part for part in parts if part != "Figures"] == ["Context", "Decision", "Consequences"], name
 
 
 def test_every_setting_that_the_explanation_names_with_a_number_has_it() -> None:
-    for name, said in re.findall(r"`(\w+)`(?: jobs)? \(([\d,]+)\)", read(f"{EXPLANATION}/failures.md")):
-        assert int(said.replace(",", "")) == Settings.model_fields[name].default, name
+    for name, number in re.findall(r"`(\w+)`(?: jobs)? \(([\d,]+)\)", read(f"{EXPLANATION}/failures.md")):
+        assert int(number.replace(",", "")) == Settings.model_fields[name].default, name
 
 
 def test_every_requirement_that_a_test_names_has_its_form() -> None:

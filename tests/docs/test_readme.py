@@ -17,14 +17,14 @@ _PROMPT = "$ uv run gristmill "
 
 def shown_commands(page: str) -> list[tuple[list[str], str]]:
     """The commands of a page's console blocks, each with what it prints."""
-    found: list[tuple[list[str], str]] = []
+    commands_found: list[tuple[list[str], str]] = []
     for block in blocks(read(page)):
         if block.language != "console":
             continue
         for part in block.text.split(_PROMPT)[1:]:
-            line, _, printed = part.partition("\n")
-            found.append((shlex.split(line), printed))
-    return found
+            line, _, expected_output = part.partition("\n")
+            commands_found.append((shlex.split(line), expected_output))
+    return commands_found
 
 
 def lines(text: str) -> list[str]:
@@ -34,8 +34,8 @@ def lines(text: str) -> list[str]:
 @pytest.fixture
 def folder() -> Generator[Path]:
     """Not below pytest's own, which every new session of the same user closes to others, PostgreSQL's user included."""
-    with tempfile.TemporaryDirectory(prefix="gristmill-readme-") as made:
-        yield Path(made)
+    with tempfile.TemporaryDirectory(prefix="gristmill-readme-") as path:
+        yield Path(path)
 
 
 @pytest.mark.parametrize(
@@ -48,10 +48,10 @@ def test_the_commands_print_what_the_page_shows(
     env = environment(folder / "data", cache_dir)
     commands = shown_commands(page)
     assert [arguments[0] for arguments, _ in commands] == names
-    for arguments, printed in commands:
+    for arguments, expected_output in commands:
         run = run_command(env, *arguments)
         assert run.returncode == 0, run.stderr
-        assert lines(run.stdout) == lines(printed), arguments
+        assert lines(run.stdout) == lines(expected_output), arguments
 
 
 def test_the_two_commands_are_there_to_the_letter() -> None:

@@ -91,14 +91,14 @@ def expected(model: type[BaseModel], *, variable: bool) -> Iterator[list[str]]:
 
 
 def test_every_setting_is_documented_as_it_is() -> None:
-    documented = [row for row in rows(read(PAGE)) if row[0] != "name"]
-    assert [row for row in documented if len(row) == 5] == list(expected(Settings, variable=True))
+    setting_rows = [row for row in rows(read(PAGE)) if row[0] != "name"]
+    assert [row for row in setting_rows if len(row) == 5] == list(expected(Settings, variable=True))
     tables = [*expected(ProcessorSettings, variable=False), *expected(EmbedderSettings, variable=False)]
-    assert [row for row in documented if len(row) == 4] == tables
+    assert [row for row in setting_rows if len(row) == 4] == tables
 
 
 def test_every_variable_that_a_page_names_is_one() -> None:
-    known = {ENV_PREFIX + name.upper() for name in Settings.model_fields} | {CONFIG_VARIABLE}
+    variables = {ENV_PREFIX + name.upper() for name in Settings.model_fields} | {CONFIG_VARIABLE}
     for page in (
         "README.md",
         "CONTRIBUTING.md",
@@ -107,7 +107,7 @@ def test_every_variable_that_a_page_names_is_one() -> None:
         "docs/limits.md",
     ):
         for name in re.findall(rf"{ENV_PREFIX}[A-Z][A-Z_]*[A-Z]", read(page)):
-            assert name.split("__")[0] in known, f"{page}: {name}"
+            assert name.split("__")[0] in variables, f"{page}: {name}"
 
 
 def test_the_example_file_is_one_that_gristmill_takes(

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 NOT_RUN = {
     "pip install uv": "sets the machine up; CI begins with it",
     "./check": "runs this very suite",
-    "rm -f uv.lock": "asks the package index for everything anew",
+    "rm -f uv.lock": "resolves every package again",
     "uv run python -m bench.": "takes minutes, and wants a folder to measure with",
     "uv run python bench/": "takes minutes, and wants a folder to measure with",
     "uv run --group bench": "takes minutes, and the packages of others",
@@ -47,14 +47,14 @@ RUN = ("curl -F files=@stones.md", "gristmill --install-completion")
 
 def shown_commands() -> list[str]:
     """Every command of a shell block, lines that go on put together. The README's console is run by `test_readme.py`."""
-    found: list[str] = []
+    lines: list[str] = []
     for page in pages():
         for block in blocks(page.read_text(encoding="utf-8")):
             if block.language in ("sh", "bash", "shell"):
-                found += [line for line in block.text.replace("\\\n", " ").splitlines() if line.strip()]
+                lines += [line for line in block.text.replace("\\\n", " ").splitlines() if line.strip()]
             elif block.language == "console":
                 assert page.name in ("README.md", "first-base.md"), f"{page}: no test runs this console"
-    return found
+    return lines
 
 
 def test_every_command_is_run_or_has_a_reason_not_to() -> None:
@@ -74,11 +74,11 @@ def test_the_command_takes_what_is_shown(line: str) -> None:
     if place is None or words[place - 1 : place] == ["install"] or words[place + 1 :] == []:
         return  # the package or the user of that name
     command = cast(Any, typer.main.get_command(cli))
-    rest = words[place + 1 :]
-    while rest and hasattr(command, "commands") and rest[0] in command.commands:
-        command, rest = command.commands[rest[0]], rest[1:]
-    if not rest or not rest[0].endswith("-completion"):
-        command.make_context("gristmill", rest).close()
+    arguments = words[place + 1 :]
+    while arguments and hasattr(command, "commands") and arguments[0] in command.commands:
+        command, arguments = command.commands[arguments[0]], arguments[1:]
+    if not arguments or not arguments[0].endswith("-completion"):
+        command.make_context("gristmill", arguments).close()
 
 
 def test_what_is_not_run_names_files_that_are_there() -> None:
@@ -104,21 +104,21 @@ def test_uploads_by_curl_are_taken(
         base = client.post("/api/knowledge-bases", json={"name": "b"}).json()["id"]
         url = f"{server.url}/api/knowledge-bases/{base}/files"
         words = [url if word.startswith("http") else word for word in shlex.split(line)]
-        done = subprocess.run(
+        process = subprocess.run(
             [curl, "-sS", *words[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=60
         )
-        assert '"stones.md"' in done.stdout, done.stdout + done.stderr
-        assert '"failed":[]' in done.stdout
+        assert '"stones.md"' in process.stdout, process.stdout + process.stderr
+        assert '"failed":[]' in process.stdout
 
 
 def test_completion_is_installed_where_the_shell_looks(tmp_path: Path) -> None:
     gristmill = Path(sys.executable).with_name("gristmill")
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-c", f"{gristmill} --install-completion; true"],
         env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert "installed" in done.stdout, done.stderr
+    assert "installed" in process.stdout, process.stderr
     assert "gristmill" in (tmp_path / ".bashrc").read_text()

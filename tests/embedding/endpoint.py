@@ -59,8 +59,8 @@ class Endpoint:
 
     def always_respond(self, status: int, body: Any, **headers: str) -> None:
         """Say this to everyone; `Retry_After` becomes `Retry-After`."""
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.respond = lambda _: CannedResponse(status, body, named)
+        header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.respond = lambda _: CannedResponse(status, body, header_fields)
 
 
 @contextmanager

@@ -24,20 +24,20 @@ UNRELATED = "Quarterly revenue of 2019 grew by eleven percent."
 async def embedder(
     request: pytest.FixtureRequest, model_cache: Path, endpoint: Endpoint
 ) -> AsyncGenerator[Embedder]:
-    made: Embedder
+    new_embedder: Embedder
     if request.param == "local":
-        made = LocalEmbedder(model_cache, threads=2)
+        new_embedder = LocalEmbedder(model_cache, threads=2)
     elif request.param == "openai":
-        made = OpenAIEmbedder(
+        new_embedder = OpenAIEmbedder(
             "remote",
             EmbedderSettings.model_validate(
                 {"url": endpoint.url, "model": "hashed", "dimensions": 64, "batch_size": 3}
             ),
         )
     else:
-        made = HashedEmbedder()
-    yield made
-    await made.close()
+        new_embedder = HashedEmbedder()
+    yield new_embedder
+    await new_embedder.close()
 
 
 def mixed_texts() -> list[str]:

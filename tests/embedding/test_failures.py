@@ -46,7 +46,7 @@ async def remote(endpoint: Endpoint, db: Database) -> AsyncGenerator[Make]:
         await resource.close()
 
 
-async def expected(texts: list[str]) -> Any:
+async def expected_vectors(texts: list[str]) -> Any:
     return await HashedEmbedder().embed_documents(texts)
 
 
@@ -59,7 +59,7 @@ async def test_batches_go_out_side_by_side_and_come_back_in_order(endpoint: Endp
 
     endpoint.respond = answer
     vectors = await remote(concurrency=4).embed_documents(TEXTS)
-    np.testing.assert_allclose(vectors, await expected(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(vectors, await expected_vectors(TEXTS), atol=1e-6)
 
 
 async def test_a_minute_of_429_is_reported_and_no_request_is_sent_meanwhile(
@@ -68,9 +68,9 @@ async def test_a_minute_of_429_is_reported_and_no_request_is_sent_meanwhile(
     endpoint.always_respond(429, {"error": {"message": "slow down"}}, Retry_After="60")
     embedder = remote(concurrency=1)
     for _ in range(20):
-        with pytest.raises(EmbedderPaused) as paced:
+        with pytest.raises(EmbedderPaused) as pause:
             await embedder.embed_documents(TEXTS)
-        assert timedelta(seconds=50) < paced.value.pause <= timedelta(seconds=60)
+        assert timedelta(seconds=50) < pause.value.pause <= timedelta(seconds=60)
     assert len(endpoint.requests) == 1
 
 
@@ -93,7 +93,7 @@ async def test_errors_at_random_cost_time_and_nothing_else(endpoint: Endpoint, r
     endpoint.respond = answer
     embedder = remote(patience=30, batch_size=12, concurrency=2)
     vectors = await embedder.embed_documents(TEXTS)
-    np.testing.assert_allclose(vectors, await expected(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(vectors, await expected_vectors(TEXTS), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -110,22 +110,22 @@ async def test_a_transient_error_is_retried_then_raised_with_a_pause(
 ) -> None:
     endpoint.respond = lambda _: answer
     embedder = remote(timeout=timedelta(seconds=0.2))
-    with pytest.raises(EmbedderPaused) as paced:
+    with pytest.raises(EmbedderPaused) as pause:
         await embedder.embed_documents(["one"])
-    assert paced.value.code == code
-    assert paced.value.pause == timedelta(seconds=1)
-    assert "Next try in 1 s" in paced.value.message
+    assert pause.value.code == code
+    assert pause.value.pause == timedelta(seconds=1)
+    assert "Next try in 1 s" in pause.value.message
     assert len(endpoint.requests) == 2
 
 
-def bad(text: str, what: list[float]) -> Callable[[EmbeddingRequest], CannedResponse]:
+def bad(text: str, vector: list[float]) -> Callable[[EmbeddingRequest], CannedResponse]:
     """A server that gives `what` as the vector of every text that holds `text`."""
 
     def answer(request: EmbeddingRequest) -> CannedResponse:
         proper = hashed_vectors(request)
         for entry in proper.body["data"]:
             if text in request.body["input"][entry["index"]]:
-                entry["embedding"] = what
+                entry["embedding"] = vector
         return proper
 
     return answer
@@ -163,8 +163,8 @@ async def test_one_bad_text_is_found_and_the_others_are_embedded(
     fault = vectors[13]
     assert isinstance(fault, BadAnswer if code == "embedder_bad_answer" else TextRefused)
     assert fault.code == code
-    rest = [vector for vector in vectors if not isinstance(vector, WorkError)]
-    np.testing.assert_allclose(rest, await expected([*TEXTS[:13], *TEXTS[14:]]), atol=1e-6)
+    good_vectors = [vector for vector in vectors if not isinstance(vector, WorkError)]
+    np.testing.assert_allclose(good_vectors, await expected_vectors([*TEXTS[:13], *TEXTS[14:]]), atol=1e-6)
     assert len(endpoint.requests) <= 11  # the batch, then both halves of each of five levels
 
 
@@ -195,17 +195,17 @@ async def test_a_transient_error_is_raised_for_the_whole_batch(endpoint: Endpoin
 
 @pytest.mark.parametrize("query", [False, True])
 async def test_a_cancelled_call_hangs_up_at_once(endpoint: Endpoint, remote: Make, query: bool) -> None:
-    loop, begun = asyncio.get_running_loop(), asyncio.Event()
+    loop, has_begun = asyncio.get_running_loop(), asyncio.Event()
 
     def answer(_: EmbeddingRequest) -> None:
-        loop.call_soon_threadsafe(begun.set)
+        loop.call_soon_threadsafe(has_begun.set)
 
     endpoint.respond = answer
     embedder = remote(concurrency=1)
     task = asyncio.create_task(
         embedder.embed_query("a question") if query else embedder.embed_documents(TEXTS)
     )
-    await begun.wait()
+    await has_begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

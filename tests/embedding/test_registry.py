@@ -43,9 +43,9 @@ async def test_each_embedder_is_made_once(tmp_path: Path) -> None:
 
 async def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path: Path) -> None:
     embedders = Embedders(settings(tmp_path, embedders={"ollama": OLLAMA}), tmp_path)
-    with pytest.raises(Invalid, match="granite-30m-en, ollama") as refused:
+    with pytest.raises(Invalid, match="granite-30m-en, ollama") as error:
         embedders.get("granit")
-    assert refused.value.code == "unknown_embedder"
+    assert error.value.code == "unknown_embedder"
     await embedders.close()
 
 

@@ -8,7 +8,7 @@ from tests.embedding.hashed import HashedEmbedder
 
 
 class CountingEmbedder(HashedEmbedder):
-    """`calls` has the texts of each call; `before` is asked first, and may raise; `gate` holds every call."""
+    """`calls` has the texts of each call; `before` is called first and may raise; `gate` blocks every call."""
 
     def __init__(self, before: Callable[[Sequence[str]], None] | None = None) -> None:
         super().__init__()
@@ -16,8 +16,8 @@ class CountingEmbedder(HashedEmbedder):
         self.before = before
         self.gate = asyncio.Event()
         self.gate.set()
-        self.called = asyncio.Event()
-        self.cancelled = 0
+        self.first_call = asyncio.Event()
+        self.cancelled_calls = 0
 
     @property
     def texts(self) -> list[str]:
@@ -26,11 +26,11 @@ class CountingEmbedder(HashedEmbedder):
 
     async def embed_documents(self, texts: Sequence[str]) -> Vectors:
         self.calls.append(list(texts))
-        self.called.set()
+        self.first_call.set()
         try:
             await self.gate.wait()
         except asyncio.CancelledError:
-            self.cancelled += 1
+            self.cancelled_calls += 1
             raise
         if self.before is not None:
             self.before(texts)

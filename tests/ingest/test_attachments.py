@@ -32,13 +32,13 @@ async def upload(worker: ManualWorker, base: Base, name: str, data: bytes) -> It
 
     blob = await uploads.store_upload(worker.db, worker.originals.blobs, blocks)
     new = NewItem("file", name, name, source={"name": name}, blob=blob.hash, size_bytes=blob.size)
-    added = await add.add(worker.db, base.id, [add.ItemToAdd(new, None)], UNLIMITED, on_conflict="replace")
-    await uploads.remove_unused(worker.db, worker.originals.blobs, added.released)
-    return added.created[0].id
+    result = await add.add(worker.db, base.id, [add.ItemToAdd(new, None)], UNLIMITED, on_conflict="replace")
+    await uploads.remove_unused(worker.db, worker.originals.blobs, result.released)
+    return result.created[0].id
 
 
 async def tree(worker: ManualWorker) -> dict[str, tuple[str, str | None]]:
-    """Every item that is shown: its status, and what holds it."""
+    """Every visible item: its status and the title of its parent."""
     rows = await worker.rows(
         "select i.title, i.status, p.title from item i left join item p on p.id = i.parent_id"
         " where i.status <> 'deleting' order by i.id"
@@ -47,7 +47,7 @@ async def tree(worker: ManualWorker) -> dict[str, tuple[str, str | None]]:
 
 
 async def titles_matching(worker: ManualWorker, base: Base, words: str) -> list[str]:
-    """The titles of what answers."""
+    """The titles of the hits."""
     query = (
         "select distinct i.title from chunk c join item i on i.id = c.item_id and i.live_version = c.version"
         " where c.base_id = %s and strpos(lower(c.text), %s) > 0 and i.type = 'file' and i.status <> 'deleting'"
@@ -67,8 +67,10 @@ def archive(**entries: str) -> bytes:
 async def test_what_is_inside_becomes_a_child_with_a_job_of_its_own(worker: ManualWorker, base: Base) -> None:
     """S3-15: a mail with a zip that holds a mail, each a document below the one it is in."""
     inner = samples.mail("Rye in the inner one.", {"deep.txt": b"Emmer lies deep."}).as_bytes()
-    packed = samples.zipped({"folder/inner.eml": inner, "list.txt": "Oats by the sack."})
-    await upload(worker, base, "mail.eml", samples.mail("Spelt today.", {"all.zip": packed}).as_bytes())
+    archive_bytes = samples.zipped({"folder/inner.eml": inner, "list.txt": "Oats by the sack."})
+    await upload(
+        worker, base, "mail.eml", samples.mail("Spelt today.", {"all.zip": archive_bytes}).as_bytes()
+    )
     await worker.work()
     assert await tree(worker) == {
         "mail.eml": ("completed", None),
@@ -183,7 +185,7 @@ async def test_nesting_ends_and_says_so(worker: ManualWorker, base: Base) -> Non
 
 
 async def test_equal_documents_are_opened_once(worker: ManualWorker, base: Base) -> None:
-    """Promise 4: the second one has its children from what is kept of the first."""
+    """Promise 4: the second one gets its children from the stored content of the first."""
     data = archive(one_txt="rye")
     await upload(worker, base, "a.zip", data)
     await worker.work()

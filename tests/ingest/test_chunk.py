@@ -26,9 +26,9 @@ GRANITE = pack.tokenizer(pack.find())
 
 def letters() -> Tokenizer:
     """A tokenizer of letters for which two neighbouring words have more tokens than each word alone."""
-    made = Tokenizer(models.BPE({"<unk>": 0}, [], unk_token="<unk>", fuse_unk=False))
-    made.normalizer = normalizers.Replace(Regex("[a-z] [a-z]"), "neighbours")
-    return made
+    tokenizer = Tokenizer(models.BPE({"<unk>": 0}, [], unk_token="<unk>", fuse_unk=False))
+    tokenizer.normalizer = normalizers.Replace(Regex("[a-z] [a-z]"), "neighbours")
+    return tokenizer
 
 
 DOCUMENT = """# Guide
@@ -124,11 +124,11 @@ def chunk_in_parts(
     return chunks + chunker.finish()
 
 
-def left_out(text: str, chunks: list[TextChunk]) -> str:
+def uncovered_text(text: str, chunks: list[TextChunk]) -> str:
     covered = [False] * len(text)
     for chunk in chunks:
         covered[chunk.start : chunk.end] = [True] * len(chunk.text)
-    return "".join(c for c, seen in zip(text, covered, strict=True) if not seen)
+    return "".join(c for c, is_covered in zip(text, covered, strict=True) if not is_covered)
 
 
 @given(documents, st.integers(16, 80), tokenizers, st.sampled_from([0, 0, 5, 30]))
@@ -140,7 +140,7 @@ def test_offsets_are_exact_nothing_is_lost_and_no_chunk_is_too_long(
     for chunk in chunks:
         assert text[chunk.start : chunk.end] == chunk.text == chunk.text.strip() != ""
         assert count(tokenizer, chunk.text) <= tokens
-    assert left_out(text, chunks).strip() == ""
+    assert uncovered_text(text, chunks).strip() == ""
     assert [chunk.index for chunk in chunks] == list(range(len(chunks)))
     assert all(first.start < second.start and first.end < second.end for first, second in pairwise(chunks))
     if not overlap:
@@ -162,7 +162,7 @@ def test_chunks_of_a_very_long_line_do_not_depend_on_the_parts(unit: str) -> Non
     text = "# Before\n" + unit * (3 * MAX_LINE // len(unit)) + "\n## After\n\n" + "last " * 90
     expected = split(text, HASHED, 64)
     assert chunk_in_parts(text, [999], HASHED, 64) == chunk_in_parts(text, [MAX_LINE], HASHED, 64) == expected
-    assert left_out(text, expected).strip() == ""
+    assert uncovered_text(text, expected).strip() == ""
     assert all(count(HASHED, chunk.text) <= 64 for chunk in expected)
     assert expected[-1].headings == ("Before", "After")
 
@@ -195,10 +195,10 @@ def test_time_is_linear_for_text_without_breaks(unit: str) -> None:
 
     def seconds(size: int) -> float:
         text = unit * (size // len(unit))
-        begun = time.process_time()
+        started = time.process_time()
         chunks = split(text, GRANITE, 256)
         assert all(count(GRANITE, chunk.text) <= 256 for chunk in chunks[:20])
-        return time.process_time() - begun
+        return time.process_time() - started
 
     seconds(1000)
     assert seconds(200_000) < 40 * max(seconds(20_000), 0.02)
@@ -240,9 +240,9 @@ def test_lines_do_not_depend_on_the_parts(pieces: list[str], sizes: list[int]) -
             at += size
         raise AssertionError
 
-    whole = split_lines([max(1, len(text))])
-    assert "".join(line.text for line in whole) == text
-    assert split_lines([size * (1 if len(text) < 2000 else 997) for size in sizes]) == whole
+    expected = split_lines([max(1, len(text))])
+    assert "".join(line.text for line in expected) == text
+    assert split_lines([size * (1 if len(text) < 2000 else 997) for size in sizes]) == expected
 
 
 def test_memory_does_not_grow_with_the_content() -> None:

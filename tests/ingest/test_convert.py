@@ -1,4 +1,4 @@
-"""Documents that a base's file processor reads: started once, asked after between snoozes, called off when unwanted."""
+"""Documents that a base's file processor reads: started once, polled between snoozes, cancelled when no longer needed."""
 
 from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass, field
@@ -27,8 +27,8 @@ class FakeProcessor:
     """A processor that the test controls; it can cancel."""
 
     state: ConversionState = field(default_factory=lambda: ConversionState("running", 0.5))
-    started: list[str] = field(default_factory=list[str])
-    cancelled: list[str] = field(default_factory=list[str])
+    started_files: list[str] = field(default_factory=list[str])
+    cancelled_ids: list[str] = field(default_factory=list[str])
     polls: int = 0
     is_unreachable: bool = False
     markdown: str | None = None
@@ -44,8 +44,8 @@ class FakeProcessor:
     async def start(self, path: Path, name: str) -> str:
         if self.is_unreachable:
             raise Transient("It is away.", code="processor_unreachable")
-        self.started.append(name)
-        return f"remote-{len(self.started)}"
+        self.started_files.append(name)
+        return f"remote-{len(self.started_files)}"
 
     async def poll(self, remote_id: str) -> ConversionState:
         self.polls += 1
@@ -55,7 +55,7 @@ class FakeProcessor:
         return f"# Converted\n\nEmmer by {remote_id}.\n" if self.markdown is None else self.markdown
 
     async def cancel(self, remote_id: str) -> bool:
-        self.cancelled.append(remote_id)
+        self.cancelled_ids.append(remote_id)
         return True
 
     async def close(self) -> None:
@@ -74,8 +74,8 @@ async def worker(db: Database, settings: Settings, service: FakeProcessor) -> Ma
 
 @pytest.fixture
 async def base(worker: ManualWorker) -> AsyncGenerator[Base]:
-    made = await worker.base()
-    yield await bases.patch(worker.db, made.id, file_processor="service")
+    new_base = await worker.base()
+    yield await bases.patch(worker.db, new_base.id, file_processor="service")
     await worker.assert_healthy()
 
 
@@ -101,13 +101,13 @@ async def test_a_document_is_converted_elsewhere_and_no_slot_is_held_meanwhile(
     await worker.make_due()
     move = await worker.step()
     assert isinstance(move, retry.Postpone)
-    assert move.delay == timedelta(seconds=5)  # it came further
+    assert move.delay == timedelta(seconds=5)  # it made progress
     service.state = ConversionState("done")
     await worker.make_due()
     await worker.work()
     assert await status(worker) == ("completed", None)
     assert await content(worker) == ["# Converted\n\nEmmer by remote-1.\n"]
-    assert service.started == ["a.pdf"]
+    assert service.started_files == ["a.pdf"]
     assert await worker.rows("select 1 from conversion") == []
 
 
@@ -142,7 +142,7 @@ async def test_equal_bytes_are_converted_once_and_other_files_are_read_here(
         await worker.work()
         await worker.make_due()
         await worker.work()
-    assert service.started == ["a.pdf"]
+    assert service.started_files == ["a.pdf"]
     assert set((await worker.statuses()).values()) == {"completed"}
     assert await content(worker) == ["# Converted\n\nEmmer by remote-1.\n", "Rye."]
 
@@ -153,12 +153,12 @@ async def test_another_worker_goes_on_asking_after_the_same_conversion(
     """A restart resumes the poll, and starts no second conversion."""
     await upload(worker, base, "a.pdf", b"%PDF bytes")
     await worker.work()
-    other = await ManualWorker.start(db, settings, processors={"service": service})
+    second_worker = await ManualWorker.start(db, settings, processors={"service": service})
     service.state = ConversionState("done")
-    await other.make_due()
-    await other.work()
+    await second_worker.make_due()
+    await second_worker.work()
     assert await status(worker) == ("completed", None)
-    assert len(service.started) == 1
+    assert len(service.started_files) == 1
 
 
 async def test_a_start_that_was_cut_off_is_not_repeated_blindly(
@@ -172,7 +172,7 @@ async def test_a_start_that_was_cut_off_is_not_repeated_blindly(
     await worker.make_due()
     await worker.work()
     assert await status(worker) == ("failed", "conversion_uncertain")
-    assert service.started == []
+    assert service.started_files == []
     service.state = ConversionState("done")
     await worker.reindex(base, item)
     await worker.work()
@@ -202,16 +202,16 @@ async def test_half_an_hour_without_progress_is_the_end(
     service.state = ConversionState("running", 0.0)
     await upload(worker, base, "a.pdf", b"%PDF bytes")
     await worker.work()
-    for waited, ending in (
+    for minutes, ending in (
         (timedelta(minutes=28), None),
         (timedelta(minutes=30) - timedelta(seconds=1), "conversion_timeout"),
     ):
-        await worker.rows("update conversion set waited = %s returning 1", waited)
+        await worker.rows("update conversion set waited = %s returning 1", minutes)
         await worker.make_due()
         await worker.work()
         assert (await status(worker))[1] == ending
     assert (await status(worker))[0] == "failed"
-    assert service.cancelled == ["remote-1"]
+    assert service.cancelled_ids == ["remote-1"]
     assert await worker.rows("select 1 from conversion") == []
 
 
@@ -222,7 +222,7 @@ async def test_a_deleted_document_is_called_off(
     await worker.work()
     await delete.delete(worker.db, base.id, [item])
     await worker.work()
-    assert service.cancelled == ["remote-1"]
+    assert service.cancelled_ids == ["remote-1"]
     assert await worker.rows("select 1 from conversion") == []
 
 
@@ -234,7 +234,7 @@ async def test_a_replaced_document_is_called_off_and_the_new_one_converted(
     await upload(worker, base, "a.pdf", b"%PDF other bytes")
     await worker.make_due()
     await worker.work()
-    assert service.cancelled == ["remote-1"]
+    assert service.cancelled_ids == ["remote-1"]
     service.state = ConversionState("done")
     await worker.make_due()
     await worker.work()
@@ -251,10 +251,10 @@ async def test_cancelling_the_job_calls_the_conversion_off(
     await cancel.cancel(worker.db, job)
     await worker.work()
     assert await status(worker) == ("failed", "cancelled")
-    assert service.cancelled == ["remote-1"]
+    assert service.cancelled_ids == ["remote-1"]
 
 
-async def test_a_processor_that_is_not_set_up_is_told(worker: ManualWorker, base: Base) -> None:
+async def test_a_processor_that_is_not_configured_is_reported(worker: ManualWorker, base: Base) -> None:
     """S1-22: invalid."""
     await bases.patch(worker.db, base.id, file_processor="gone")
     await upload(worker, base, "a.pdf", b"%PDF bytes")

@@ -1,4 +1,4 @@
-"""Real documents through the whole mill: read in children, searchable by page, and a broken one costs only itself."""
+"""Real documents through the whole mill: read in subprocesses, searchable by page, and a broken one fails alone."""
 
 import httpx
 import pytest
@@ -21,16 +21,16 @@ FILES = {
 
 
 async def add_files(http: httpx.AsyncClient, base: str) -> dict[str, dict[str, object]]:
-    sent = [("files", (name, data)) for name, data in FILES.items()]
-    answer = await http.post(f"/api/knowledge-bases/{base}/files", files=sent)
+    form_files = [("files", (name, data)) for name, data in FILES.items()]
+    answer = await http.post(f"/api/knowledge-bases/{base}/files", files=form_files)
     assert answer.status_code == 202, answer.text
 
-    async def ended() -> dict[str, dict[str, object]] | None:
-        found = (await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]
-        rest = all(item["status"] in ("completed", "failed") for item in found)
-        return {item["title"]: item for item in found} if rest else None
+    async def completed_items() -> dict[str, dict[str, object]] | None:
+        items = (await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]
+        are_all_ended = all(item["status"] in ("completed", "failed") for item in items)
+        return {item["title"]: item for item in items} if are_all_ended else None
 
-    return await wait_until(ended, limit=60)
+    return await wait_until(completed_items, limit=60)
 
 
 @pytest.fixture
@@ -73,6 +73,6 @@ async def test_what_was_extracted_once_is_not_extracted_again(
     await add_files(http, base)
     async with mill.db.connection() as tx:
         await tx.execute("update content_part set text = replace(text, 'oats', 'millet')")
-    other = (await http.post("/api/knowledge-bases", json={"name": "other"})).json()["id"]
-    await add_files(http, other)
-    assert (await best_hit(http, other, "millet"))["title"] == "two.pdf"
+    other_base = (await http.post("/api/knowledge-bases", json={"name": "other"})).json()["id"]
+    await add_files(http, other_base)
+    assert (await best_hit(http, other_base, "millet"))["title"] == "two.pdf"

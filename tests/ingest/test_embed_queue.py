@@ -14,13 +14,13 @@ from gristmill.ingest.task import IndexTask
 def document(queue: EmbedQueue, base: int, chunks: int, *, urgent: bool = False) -> DocumentQueue:
     """A document with waiting chunks."""
     task = cast("Any", SimpleNamespace(base=SimpleNamespace(id=UUID(int=base)), is_urgent=urgent))
-    added = DocumentQueue(cast("IndexTask", task))
-    added.add([TextChunk(n, f"{base} {n}", 0, 1, (), None) for n in range(chunks)], is_last=True)
-    queue.add(added)
-    return added
+    new_document = DocumentQueue(cast("IndexTask", task))
+    new_document.add([TextChunk(n, f"{base} {n}", 0, 1, (), None) for n in range(chunks)], is_last=True)
+    queue.add(new_document)
+    return new_document
 
 
-def served(queue: EmbedQueue, size: int) -> list[DocumentQueue]:
+def documents_in_batch(queue: EmbedQueue, size: int) -> list[DocumentQueue]:
     batch, _ = queue.next_batch(size)
     return [chunk.queue for chunk in batch]
 
@@ -47,7 +47,7 @@ def test_small_documents_do_not_wait_for_a_large_one_of_their_base() -> None:
     queue = EmbedQueue()
     book = document(queue, 1, 256)
     small = [document(queue, 1, 1) for _ in range(20)]
-    first, second = served(queue, 16), served(queue, 16)
+    first, second = documents_in_batch(queue, 16), documents_in_batch(queue, 16)
     assert len(first) == len(second) == 16
     assert {*first, *second} == {book, *small}
     assert len(book.chunks) == 256 - (32 - 20)
@@ -58,7 +58,7 @@ def test_bases_have_equal_parts_however_many_documents_they_have() -> None:
     queue = EmbedQueue()
     crowd = [document(queue, 1, 10) for _ in range(20)]
     lone = document(queue, 2, 100)
-    batch = served(queue, 16)
+    batch = documents_in_batch(queue, 16)
     assert batch.count(lone) == 8
     assert len([each for each in batch if each in crowd]) == 8
 
@@ -68,7 +68,7 @@ def test_urgent_documents_come_first_within_their_base() -> None:
     document(queue, 1, 100)
     urgent = document(queue, 1, 6, urgent=True)
     other = document(queue, 2, 100)
-    batch = served(queue, 10)
+    batch = documents_in_batch(queue, 10)
     assert batch[:5] == [urgent] * 5
     assert batch[5:] == [other] * 5
 
@@ -76,7 +76,7 @@ def test_urgent_documents_come_first_within_their_base() -> None:
 def test_every_document_is_served_though_a_batch_has_too_little_room() -> None:
     queue = EmbedQueue()
     documents = [document(queue, 1, 3) for _ in range(7)]
-    order = [*served(queue, 4), *served(queue, 4)]
+    order = [*documents_in_batch(queue, 4), *documents_in_batch(queue, 4)]
     assert {*order} == {*documents}
 
 
@@ -84,9 +84,9 @@ def test_a_document_whose_batches_fail_has_a_batch_of_its_own() -> None:
     queue = EmbedQueue()
     suspect, other = document(queue, 1, 4), document(queue, 2, 4)
     suspect.batch_limit = 2
-    assert served(queue, 10) == [suspect] * 2
+    assert documents_in_batch(queue, 10) == [suspect] * 2
     suspect.batch_limit = None
-    assert {*served(queue, 10)} == {suspect, other}
+    assert {*documents_in_batch(queue, 10)} == {suspect, other}
     assert not queue
 
 
@@ -95,6 +95,6 @@ def test_a_batch_that_a_user_waits_for_is_small() -> None:
     queue = EmbedQueue()
     document(queue, 1, 200)
     urgent = document(queue, 2, 1, urgent=True)
-    assert len(batch := served(queue, 200)) == 16
+    assert len(batch := documents_in_batch(queue, 200)) == 16
     assert urgent in batch
-    assert len(served(queue, 200)) == 185
+    assert len(documents_in_batch(queue, 200)) == 185

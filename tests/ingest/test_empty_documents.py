@@ -22,8 +22,8 @@ async def test_a_document_without_text_fails_or_is_completed_with_a_warning_as_i
     empty.write_text("")
     strict = await make_base(http, "strict")
     lenient = await make_base(http, "lenient", settings={"emptyDocuments": "warn"})
-    shown = (await http.get(f"/api/knowledge-bases/{lenient}")).json()["settings"]
-    assert shown["emptyDocuments"] == "warn"
+    settings_json = (await http.get(f"/api/knowledge-bases/{lenient}")).json()["settings"]
+    assert settings_json["emptyDocuments"] == "warn"
     item = await add_blank(http, lenient, blank)
     assert (item["status"], item["error"]) == ("completed", None)
     assert "no_text" in item["warnings"]

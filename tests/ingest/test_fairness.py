@@ -41,8 +41,8 @@ class SlowSite:
 
 @pytest.fixture
 def site() -> Generator[SlowSite]:
-    with serve() as served:
-        slow = SlowSite(served)
+    with serve() as server:
+        slow = SlowSite(server)
         yield slow
         slow.release()
 
@@ -93,8 +93,12 @@ async def test_pages_that_never_answer_do_not_delay_another_base(
     await add_docx(http, quick, "Barley in the barn.")
     await wait_until_searchable(http, quick, "barley", "Barley in the barn.")
     limits = mill.settings
-    most = min(limits.lane_cap or 48, 4 if limits.global_cap else 48, 6 if limits.source_slots == 8 else 48)
-    assert 2 <= site.waiting <= most, "the other base's pages are fetched at once, as far as its share goes"
+    max_hanging = min(
+        limits.lane_cap or 48, 4 if limits.global_cap else 48, 6 if limits.source_slots == 8 else 48
+    )
+    assert 2 <= site.waiting <= max_hanging, (
+        "the other base's pages are fetched at once, as far as its share goes"
+    )
 
 
 async def test_a_note_is_searchable_while_pages_of_its_own_base_hang(

@@ -1,4 +1,4 @@
-"""Web pages: request whether they changed before they are fetched again, and kept as they were."""
+"""Web pages: conditional requests before they are fetched again, and originals as they were fetched."""
 
 from collections.abc import Generator
 
@@ -22,8 +22,8 @@ PAGE = (
 
 @pytest.fixture
 def site() -> Generator[Site]:
-    with serve() as served:
-        yield served
+    with serve() as server:
+        yield server
 
 
 class ChangingPage:
@@ -74,10 +74,10 @@ async def test_a_page_that_did_not_change_is_neither_sent_nor_made_again(
     await worker.assert_healthy()
 
 
-async def test_a_base_that_is_cut_otherwise_fetches_its_pages_anew(
+async def test_a_base_with_changed_chunking_fetches_its_pages_again(
     worker: ManualWorker, base: Base, site: Site
 ) -> None:
-    """What answers would be another: the server's word that nothing changed is not request for."""
+    """The chunks will differ, so the server is not asked whether the page has changed."""
     pages = ChangingPage(site)
     await add_page(worker, base, pages.url)
     await bases.patch(worker.db, base.id, chunking={"maxTokens": 64})
@@ -101,20 +101,20 @@ async def test_nothing_is_left_of_a_page_that_is_deleted(
 async def test_the_original_of_a_page_is_what_was_fetched(
     http: httpx.AsyncClient, mill: app.Gristmill, site: Site
 ) -> None:
-    """Not what its address holds by now."""
+    """Not what its address returns now."""
     assert isinstance(mill.sources, SourceFactory)
     object.__setattr__(mill.sources, "allow_private", True)
     pages = ChangingPage(site)
     base = (await http.post("/api/knowledge-bases", json={"name": "pages"})).json()["id"]
-    sent = {"items": [{"type": "url", "url": pages.url}]}
-    added = await http.post(f"/api/knowledge-bases/{base}/items", json=sent)
-    item = f"/api/knowledge-items/{added.json()['created'][0]['id']}"
+    body = {"items": [{"type": "url", "url": pages.url}]}
+    response = await http.post(f"/api/knowledge-bases/{base}/items", json=body)
+    item = f"/api/knowledge-items/{response.json()['created'][0]['id']}"
     early = await http.get(f"{item}/original")
 
-    async def completed() -> bool:
+    async def is_completed() -> bool:
         return (await http.get(item)).json()["status"] == "completed"
 
-    await wait_until(completed)
+    await wait_until(is_completed)
     pages.body = "<p>Gone.</p>"
     answer = await http.get(f"{item}/original")
     assert (answer.status_code, answer.text) == (200, PAGE)

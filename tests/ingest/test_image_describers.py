@@ -1,4 +1,4 @@
-"""Images say what is on them, and nothing is paid for twice because of us (S3-03, S3-07, C26)."""
+"""Images are described, and nothing is paid for twice because of us (S3-03, S3-07, C26)."""
 
 import base64
 from collections.abc import Generator
@@ -20,15 +20,15 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def endpoint() -> Generator[Endpoint]:
-    with serve() as served:
-        yield served
+    with serve() as server:
+        yield server
 
 
 def analyst(endpoint: Endpoint) -> VisionDescriber:
     return VisionDescriber(VisionConfig(endpoint.url, "seer", "k3y", timedelta(seconds=5)))
 
 
-def said(text: str) -> dict[str, object]:
+def vision_response(text: str) -> dict[str, object]:
     return {"choices": [{"message": {"role": "assistant", "content": text}}]}
 
 
@@ -36,12 +36,12 @@ async def test_a_vision_model_is_shown_the_image_and_its_words_are_kept(
     endpoint: Endpoint, tmp_path: Path
 ) -> None:
     path = samples.save(tmp_path, "a.png", samples.PNG)
-    endpoint.always_respond(200, said(" A chart. \n"))
+    endpoint.always_respond(200, vision_response(" A chart. \n"))
     seer = analyst(endpoint)
     assert await seer.describe(path, "image/png", tmp_path) == "A chart."
-    (asked,) = endpoint.requests
-    assert asked.path == "/v1/chat/completions"
-    assert asked.body["messages"][0]["content"][1]["image_url"]["url"].endswith(
+    (request,) = endpoint.requests
+    assert request.path == "/v1/chat/completions"
+    assert request.body["messages"][0]["content"][1]["image_url"]["url"].endswith(
         base64.b64encode(samples.PNG).decode()
     )
     # What a model can't be shown is not sent.

@@ -117,7 +117,7 @@ async def test_how_far_descriptions_are_used_again_is_the_bases(
     await worker.assert_healthy()
 
 
-async def test_what_may_have_been_paid_is_not_asked_again_by_itself(
+async def test_a_request_that_may_have_been_charged_is_not_repeated_automatically(
     worker: ManualWorker, base: Base, vision_model: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C26: an attempt that ended between asking and writing; then it is requested."""
@@ -184,7 +184,7 @@ async def test_a_newer_version_or_a_deletion_ends_the_analysis(
     await worker.assert_healthy()
 
 
-async def test_images_that_nobody_analyses_are_found(
+async def test_images_without_a_job_are_found(
     worker: ManualWorker, base: Base, vision_model: Endpoint
 ) -> None:
     """Promise 1: a job that was deleted is enqueued again."""

@@ -28,8 +28,8 @@ async def test_a_very_large_document_gets_a_warning_and_is_searchable(
     large.write_text("emmer\n" + "x" * (1 << 20))
     small.write_text("emmer\n" + "x" * 1000)
     base = await make_base(http)
-    added = await add_items(http, base, *({"type": "file", "path": str(path)} for path in (large, small)))
-    items = [await wait_until_ended(http, item["id"]) for item in added["created"]]
+    result = await add_items(http, base, *({"type": "file", "path": str(path)} for path in (large, small)))
+    items = [await wait_until_ended(http, item["id"]) for item in result["created"]]
     assert [item["status"] for item in items] == ["completed"] * 2
     assert [item["warnings"] for item in items] == [["large:1"], []]
     assert len(await search(http, base, "emmer", mode="text")) == 2

@@ -184,10 +184,10 @@ async def test_work_of_a_hanging_subprocess_is_done_here(offload: CpuOffload) ->
     os.kill(child.pid, signal.SIGSTOP)
     assert are_equal(await offload.build_segment(WORDS, CODES), segment.build(WORDS, CODES))
 
-    async def gone() -> bool:
+    async def is_gone() -> bool:
         return not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
-    await wait_until(gone)
+    await wait_until(is_gone)
 
 
 async def test_closing_while_the_subprocess_starts_leaves_no_process(

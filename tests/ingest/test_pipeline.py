@@ -1,4 +1,4 @@
-"""Batches across documents, nothing paid twice, and one bad text that costs only itself."""
+"""Batches across documents, nothing paid twice, and one bad text that fails alone."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from gristmill.jobs import Job, retry
 from gristmill.operations import bases, delete
 from gristmill.settings import Settings
 from tests.ingest.counting import CountingEmbedder
+from tests.ingest.paragraphs import paragraphs, small_chunk_base
 from tests.operations.manual_worker import (
     ManualWorker,
     file_to_add,
@@ -40,28 +41,15 @@ async def worker(db: Database, settings: Settings, embedder: CountingEmbedder) -
 
 
 @pytest.fixture(autouse=True)
-def unarmed(monkeypatch: pytest.MonkeyPatch) -> None:
+def disarm_faults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "_armed", {})
 
 
-async def all_at_once(worker: ManualWorker, limit: int = 1000) -> list[Job]:
+async def run_concurrently(worker: ManualWorker, limit: int = 1000) -> list[Job]:
     """Run every job that can be claimed, side by side, as a worker would."""
     jobs = await worker.claim(limit)
     await asyncio.gather(*(worker.run(job) for job in jobs))
     return jobs
-
-
-def paragraphs(count: int, of: str = "rye") -> str:
-    """A text of which each paragraph is a piece of its own."""
-    return "\n\n".join(f"{of} {number} " + f"word{number} " * 40 for number in range(count))
-
-
-SMALL = {"maxTokens": 64}
-
-
-async def small(worker: ManualWorker, name: str = "small") -> Base:
-    """A base whose chunks are paragraphs."""
-    return await bases.patch(worker.db, (await worker.base(name)).id, chunking=SMALL)
 
 
 # ── batches ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -72,7 +60,7 @@ async def test_a_hundred_notes_are_a_few_batches(
 ) -> None:
     """S4-29, S4-52: batches form across items, and grow while the embedder is quick."""
     await worker.add(base, *(note_to_add(f"n{n}", f"rye {n}") for n in range(100)))
-    await all_at_once(worker)
+    await run_concurrently(worker)
     assert set((await worker.statuses()).values()) == {"completed"}
     assert sorted(embedder.texts) == sorted(f"rye {n}" for n in range(100))
     assert len(embedder.calls) <= 8
@@ -83,29 +71,29 @@ async def test_documents_of_several_bases_share_a_batch_by_turns(
     worker: ManualWorker, embedder: CountingEmbedder
 ) -> None:
     """S4-02, S4-18: a small base is in the first batch, whatever came before it."""
-    large, other = await small(worker, "large"), await worker.base("other")
+    large, other = await small_chunk_base(worker, "large"), await worker.base("other")
     await worker.add(large, note_to_add("large", paragraphs(900)))
     await worker.add(other, note_to_add("little", "oats"))
     embedder.gate.clear()
-    running = asyncio.ensure_future(all_at_once(worker))
-    await embedder.called.wait()
+    running = asyncio.ensure_future(run_concurrently(worker))
+    await embedder.first_call.wait()
     embedder.gate.set()
     await running
     first = next(number for number, call in enumerate(embedder.calls) if "oats" in call)
     assert first < len(embedder.calls) - 1
 
 
-async def test_what_somebody_waits_for_comes_first(
+async def test_interactive_documents_come_first(
     db: Database, settings: Settings, embedder: CountingEmbedder
 ) -> None:
     """An interactive job of the same base passes a document of thousands of pieces."""
     worker = await ManualWorker.start(db, settings, embedder)
-    base = await small(worker)
+    base = await small_chunk_base(worker)
     await worker.add(base, note_to_add("large", paragraphs(2000)))
     (large,) = await worker.claim()
     large.priority = 1
     running = asyncio.ensure_future(worker.run(large))
-    await embedder.called.wait()
+    await embedder.first_call.wait()
     await worker.add(base, note_to_add("urgent", "oats"))
     (urgent,) = await worker.claim()
     await worker.run(urgent)
@@ -117,12 +105,12 @@ async def test_what_somebody_waits_for_comes_first(
 # ── nothing is paid twice ────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_same_text_is_embedded_once_wherever_it_stands(
+async def test_the_same_text_is_embedded_once_wherever_it_occurs(
     worker: ManualWorker, base: Base, embedder: CountingEmbedder
 ) -> None:
     """S3-03, promise 4: in one batch, in another document, in another base of the same embedder."""
     await worker.add(base, note_to_add("a", "rye"), note_to_add("b", "rye"))
-    await all_at_once(worker)
+    await run_concurrently(worker)
     await worker.add(base, note_to_add("c", "rye"))
     await worker.work()
     await worker.add(await worker.base("other"), note_to_add("d", "rye"), note_to_add("e", "oats"))
@@ -153,7 +141,7 @@ async def test_reindexing_what_did_not_change_embeds_and_writes_nothing(
 async def test_one_changed_paragraph_is_all_that_is_embedded(
     worker: ManualWorker, tmp_path: Path, embedder: CountingEmbedder
 ) -> None:
-    base = await small(worker)
+    base = await small_chunk_base(worker)
     path = tmp_path / "a.md"
     path.write_text(paragraphs(40))
     (item,) = await worker.add(base, file_to_add(path))
@@ -164,8 +152,8 @@ async def test_one_changed_paragraph_is_all_that_is_embedded(
     embedder.calls.clear()
     await worker.reindex(base, item.id)
     await worker.work()
-    (changed,) = embedder.texts
-    assert changed.startswith("oats 17 ")
+    (changed_text,) = embedder.texts
+    assert changed_text.startswith("oats 17 ")
     assert (await worker.rows("select timeline ->> 'reused' from item_version"))[-1] == ("39",)
     assert await worker.value("select count(*) from chunk") == 40
 
@@ -174,7 +162,7 @@ async def test_another_way_of_cutting_makes_it_anew(
     worker: ManualWorker, tmp_path: Path, embedder: CountingEmbedder
 ) -> None:
     """S3-04: the same bytes, but other chunks."""
-    base = await small(worker)
+    base = await small_chunk_base(worker)
     path = tmp_path / "a.md"
     path.write_text(paragraphs(10))
     (item,) = await worker.add(base, file_to_add(path))
@@ -188,7 +176,7 @@ async def test_another_way_of_cutting_makes_it_anew(
 
 async def test_an_interrupted_attempt_is_not_continued_with_other_chunking(worker: ManualWorker) -> None:
     """S3-04: what the first attempt wrote is not mixed with what the second makes."""
-    base, text = await small(worker), paragraphs(100)
+    base, text = await small_chunk_base(worker), paragraphs(100)
     await worker.add(base, note_to_add("n", text))
     faults.arm("index.batch_written=fail")
     assert isinstance(await worker.run(await worker.take("index_document")), retry.Postpone)
@@ -211,20 +199,20 @@ async def test_an_interrupted_attempt_goes_on_after_its_last_batch(
     worker: ManualWorker, embedder: CountingEmbedder
 ) -> None:
     """Promise 4: of two attempts, the second embeds only what the first did not write."""
-    base = await small(worker)
+    base = await small_chunk_base(worker)
     await worker.add(base, note_to_add("n", paragraphs(100)))
     faults.arm("index.batch_written=fail")
     job = await worker.take("index_document")
     assert isinstance(await worker.run(job), retry.Postpone)
-    written = await worker.value("select count(*) from chunk")
-    assert 0 < written < 100
+    chunk_count = await worker.value("select count(*) from chunk")
+    assert 0 < chunk_count < 100
     first = len(embedder.texts)
     await worker.make_due()
     await worker.work()
     assert await worker.statuses() == {"n": "completed"}
     assert await worker.value("select count(*) from chunk") == 100
-    assert len(embedder.texts) <= 100 + first - written
-    assert await worker.value("select (timeline ->> 'resumed')::int from item_version") == written
+    assert len(embedder.texts) <= 100 + first - chunk_count
+    assert await worker.value("select (timeline ->> 'resumed')::int from item_version") == chunk_count
     await worker.assert_healthy()
 
 
@@ -232,7 +220,7 @@ async def test_an_attempt_that_finds_another_text_begins_again(
     worker: ManualWorker, tmp_path: Path, embedder: CountingEmbedder
 ) -> None:
     """Nothing of the first text is left in what answers."""
-    base = await small(worker)
+    base = await small_chunk_base(worker)
     path = tmp_path / "a.md"
     path.write_text(paragraphs(100))
     await worker.add(base, file_to_add(path))
@@ -261,7 +249,7 @@ async def test_a_text_that_is_refused_fails_its_document_alone(
 
     embedder.before = refuse
     await worker.add(base, *(note_to_add(f"n{n}", "poison" if n == 7 else f"rye {n}") for n in range(16)))
-    await all_at_once(worker)
+    await run_concurrently(worker)
     statuses = await worker.statuses()
     assert statuses.pop("n7") == "failed"
     assert set(statuses.values()) == {"completed"}
@@ -281,7 +269,7 @@ async def test_an_embedder_that_is_down_for_a_while_costs_no_attempt(
 
     embedder.before = fail
     await worker.add(base, *(note_to_add(f"n{n}", f"rye {n}") for n in range(20)))
-    await all_at_once(worker)
+    await run_concurrently(worker)
     assert set((await worker.statuses()).values()) == {"completed"}
     assert await worker.rows("select distinct attempt, errors from job_history") == [(1, [])]
 
@@ -319,10 +307,10 @@ async def test_a_document_that_fails_while_others_go_well_is_at_fault(
     embedder.before = fail
     await worker.add(base, *(note_to_add(f"n{n}", "broken" if n == 3 else f"rye {n}") for n in range(8)))
     bad = (await items_by_title(worker, base))["n3"].id
-    bad_job, *others = sorted(await worker.claim(8), key=lambda job: job.subject != bad)
+    bad_job, *other_jobs = sorted(await worker.claim(8), key=lambda job: job.subject != bad)
     running = asyncio.ensure_future(worker.run(bad_job))
     await broken.wait()
-    for job in others:
+    for job in other_jobs:
         await worker.run(job)
     move = await running
     assert isinstance(move, retry.Postpone)
@@ -338,15 +326,15 @@ async def test_a_cancelled_document_ends_the_call_that_only_it_waits_for(
     (job,) = await worker.claim()
     embedder.gate.clear()
     running = asyncio.ensure_future(worker.handlers["index_document"].run(job))
-    await embedder.called.wait()
+    await embedder.first_call.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
 
-    async def ended() -> bool:
-        return embedder.cancelled == 1
+    async def is_cancelled() -> bool:
+        return embedder.cancelled_calls == 1
 
-    await wait_until(ended)
+    await wait_until(is_cancelled)
     embedder.gate.set()
 
 
@@ -356,52 +344,11 @@ async def test_a_document_deleted_while_its_batch_is_embedded_does_not_affect_th
     """Delete wins: the batch is lexed again without the deleted document, and the other one is published."""
     _, deleted = await worker.add(base, note_to_add("a", "rye"), note_to_add("b", "oats"))
     embedder.gate.clear()
-    running = asyncio.ensure_future(all_at_once(worker))
-    await embedder.called.wait()
+    running = asyncio.ensure_future(run_concurrently(worker))
+    await embedder.first_call.wait()
     await delete.delete(worker.db, base.id, [deleted.id])
     embedder.gate.set()
     await running
     assert await worker.rows("select text from chunk") == [("rye",)]
     assert (await worker.statuses())["a"] == "completed"
     await worker.assert_healthy()
-
-
-# ── progress ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_progress_never_falls_and_ends_at_a_hundred(
-    worker: ManualWorker, embedder: CountingEmbedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """S4-34, S4-35, S4-36, S4-38, S4-67: reported while it runs, by every process."""
-    monkeypatch.setattr("gristmill.ingest.progress.EVERY", timedelta(milliseconds=5))
-    base = await small(worker)
-    (item,) = await worker.add(base, note_to_add("n", paragraphs(600)))
-    (job,) = await worker.claim()
-    running = asyncio.ensure_future(worker.run(job))
-    seen: list[float] = []
-    while not running.done():
-        rows = await worker.rows("select percent from progress where item_id = %s", item.id)
-        seen += [row[0] for row in rows]
-        await asyncio.sleep(0)
-    await running
-    assert seen == sorted(seen)
-    assert len(set(seen)) > 2
-    assert max(seen) < 100
-    assert await worker.statuses() == {"n": "completed"}
-
-
-async def test_a_folder_shows_one_percentage_that_never_falls_while_it_is_listed(
-    worker: ManualWorker, base: Base, tmp_path: Path
-) -> None:
-    """S4-04: each child counts the same, one that is not listed yet nothing."""
-    for number in range(6):
-        (tmp_path / f"d{number % 3}").mkdir(exist_ok=True)
-        (tmp_path / f"d{number % 3}/{number}.md").write_text(f"rye {number}")
-    (root,) = await worker.add(base, folder_to_add(tmp_path))
-    seen = [0.0]
-    while jobs := await worker.claim():
-        await worker.run(jobs[0])
-        seen.append(await worker.value("select item_progress(%s)", root.id))
-    assert seen == sorted(seen)
-    assert seen[-1] == pytest.approx(100)
-    assert len(set(seen)) > 4

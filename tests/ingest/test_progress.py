@@ -1,17 +1,21 @@
 """How far a document is: the weights of the stages, how often that is written, and the phases that users see."""
 
 import asyncio
+from datetime import timedelta
+from pathlib import Path
 from typing import cast
 
 import pytest
 
-from gristmill.catalog import ItemStatus, phase
+from gristmill.catalog import Base, ItemStatus, phase
 from gristmill.catalog import progress as shown_progress
 from gristmill.ingest import embed, progress
 from gristmill.ingest.chunk import TextChunk
 from gristmill.ingest.embed_queue import DocumentQueue
 from gristmill.ingest.task import Completion, EndOfContent, IndexTask, ReadWindow, VersionContent
 from gristmill.ingest.write_state import DocumentState, PlannedWrite
+from tests.ingest.paragraphs import paragraphs, small_chunk_base
+from tests.operations.manual_worker import ManualWorker, folder_to_add, note_to_add
 
 
 class _TaskWithoutJob:
@@ -91,7 +95,7 @@ def test_every_status_has_one_of_five_phases(status: ItemStatus, expected: str) 
 
 
 @pytest.mark.parametrize(
-    ("status", "percent", "shown"),
+    ("status", "percent", "expected"),
     [
         (ItemStatus.COMPLETED, None, 100),
         (ItemStatus.COMPLETED, 40.0, 100),
@@ -103,9 +107,9 @@ def test_every_status_has_one_of_five_phases(status: ItemStatus, expected: str) 
         (ItemStatus.FAILED, 71.0, 71),
     ],
 )
-def test_only_a_completed_item_shows_100(status: ItemStatus, percent: float | None, shown: int) -> None:
+def test_only_a_completed_item_shows_100(status: ItemStatus, percent: float | None, expected: int) -> None:
     """S4-64, S4-67: what is reported is cut to 0..99; a failure keeps what it had (S4-49)."""
-    assert shown_progress(status, percent) == shown
+    assert shown_progress(status, percent) == expected
 
 
 async def test_a_document_with_256_waiting_chunks_is_not_read_further() -> None:
@@ -120,3 +124,43 @@ async def test_a_document_with_256_waiting_chunks_is_not_read_further() -> None:
     assert not reader.done()
     queue.take(1)
     await reader
+
+
+@pytest.mark.slow
+async def test_progress_never_falls_and_ends_at_a_hundred(
+    worker: ManualWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S4-34, S4-35, S4-36, S4-38, S4-67: reported while it runs, by every process."""
+    monkeypatch.setattr("gristmill.ingest.progress.EVERY", timedelta(milliseconds=5))
+    base = await small_chunk_base(worker)
+    (item,) = await worker.add(base, note_to_add("n", paragraphs(600)))
+    (job,) = await worker.claim()
+    running = asyncio.ensure_future(worker.run(job))
+    percentages: list[float] = []
+    while not running.done():
+        rows = await worker.rows("select percent from progress where item_id = %s", item.id)
+        percentages += [row[0] for row in rows]
+        await asyncio.sleep(0)
+    await running
+    assert percentages == sorted(percentages)
+    assert len(set(percentages)) > 2
+    assert max(percentages) < 100
+    assert await worker.statuses() == {"n": "completed"}
+
+
+@pytest.mark.slow
+async def test_a_folder_shows_one_percentage_that_never_falls_while_it_is_listed(
+    worker: ManualWorker, base: Base, tmp_path: Path
+) -> None:
+    """S4-04: each child counts the same, one that is not listed yet nothing."""
+    for number in range(6):
+        (tmp_path / f"d{number % 3}").mkdir(exist_ok=True)
+        (tmp_path / f"d{number % 3}/{number}.md").write_text(f"rye {number}")
+    (root,) = await worker.add(base, folder_to_add(tmp_path))
+    percentages = [0.0]
+    while jobs := await worker.claim():
+        await worker.run(jobs[0])
+        percentages.append(await worker.value("select item_progress(%s)", root.id))
+    assert percentages == sorted(percentages)
+    assert percentages[-1] == pytest.approx(100)
+    assert len(set(percentages)) > 4

@@ -70,12 +70,12 @@ async def add_notes(http: httpx.AsyncClient, notes: int = NOTES, poison: int | N
 async def at_rest(
     http: httpx.AsyncClient, base: str, notes: int = NOTES, limit: float = LIMIT
 ) -> dict[str, int]:
-    async def look() -> dict[str, int] | None:
+    async def counts_at_rest() -> dict[str, int] | None:
         counts = (await http.get(f"/api/knowledge-bases/{base}")).json()["itemCounts"]
-        settled = counts.get("completed", 0) + counts.get("failed", 0)
-        return counts if settled == notes else None
+        ended_count = counts.get("completed", 0) + counts.get("failed", 0)
+        return counts if ended_count == notes else None
 
-    return await wait_until(look, limit=limit)
+    return await wait_until(counts_at_rest, limit=limit)
 
 
 async def errors(mill: app.Gristmill) -> list[tuple[Any, ...]]:
@@ -149,8 +149,8 @@ async def test_a_transient_error_fails_no_item_and_costs_no_attempt(
     assert await at_rest(http, base) == {"completed": NOTES}
     assert await attempts(mill) == [(1, 0)]
     assert len(endpoint.requests) <= max_requests
-    answered = await http.post(f"/api/knowledge-bases/{base}/search", json={"query": "number 7"})
-    assert answered.json()["hits"]
+    response = await http.post(f"/api/knowledge-bases/{base}/search", json={"query": "number 7"})
+    assert response.json()["hits"]
 
 
 async def test_a_pause_longer_than_documents_wait_in_the_pipeline_delays_their_jobs(
@@ -197,7 +197,7 @@ BAD_ANSWERS: dict[str, tuple[Answering, str]] = {
 async def test_a_bad_answer_is_asked_for_again_before_the_document_fails(
     mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint, fault: str
 ) -> None:
-    """S4-42, S4-44: one bad answer fails no document, and a search that gets one is told to come again."""
+    """S4-42, S4-44: one bad response fails no document, and a search that gets one may be retried."""
     answer, code = BAD_ANSWERS[fault]
     endpoint.respond = trouble_first(1, answer)
     base = await add_notes(http, notes=1)
@@ -205,9 +205,9 @@ async def test_a_bad_answer_is_asked_for_again_before_the_document_fails(
     assert await attempts(mill) == [(2, 1)]
     endpoint.respond = trouble_first(1, answer)
     url, query = f"/api/knowledge-bases/{base}/search", {"query": "note", "mode": "vector"}
-    refused = await http.post(url, json=query)
-    assert (refused.status_code, refused.json()["code"]) == (503, code)
-    assert "retry-after" in refused.headers
+    rejection = await http.post(url, json=query)
+    assert (rejection.status_code, rejection.json()["code"]) == (503, code)
+    assert "retry-after" in rejection.headers
     assert (await http.post(url, json=query)).status_code == 200
 
 
@@ -228,8 +228,8 @@ async def test_a_search_that_the_endpoint_rejects_for_its_settings_is_no_fault_o
     base = await add_notes(http, notes=1)
     assert await at_rest(http, base, notes=1) == {"completed": 1}
     endpoint.respond = lambda _: CannedResponse(401, {"error": "no"})
-    refused = await http.post(f"/api/knowledge-bases/{base}/search", json={"query": "x", "mode": "vector"})
-    assert (refused.status_code, refused.json()["code"]) == (503, "embedder_unauthorized")
+    rejection = await http.post(f"/api/knowledge-bases/{base}/search", json={"query": "x", "mode": "vector"})
+    assert (rejection.status_code, rejection.json()["code"]) == (503, "embedder_unauthorized")
 
 
 FAULTS: dict[str, tuple[Answering, str]] = {
@@ -278,8 +278,8 @@ async def test_a_text_that_always_fails_costs_attempts_also_when_it_is_alone(
     """No document waits forever: an attempt is counted, and the item shows what it waits for."""
 
     def answer(request: EmbeddingRequest) -> CannedResponse:
-        poisoned = any("poison" in text for text in request.body["input"])
-        return CannedResponse(500, b"oops") if poisoned else hashed_vectors(request)
+        is_poisoned = any("poison" in text for text in request.body["input"])
+        return CannedResponse(500, b"oops") if is_poisoned else hashed_vectors(request)
 
     endpoint.respond = answer
     base = await add_notes(http, notes=1, poison=0)
@@ -293,9 +293,9 @@ async def test_a_text_that_always_fails_costs_attempts_also_when_it_is_alone(
     assert waiting["code"].startswith("embedder_")
     assert (waiting["attempt"], waiting["maxAttempts"]) == (1, 10)
 
-    async def counted() -> list[Any] | None:
+    async def job_errors() -> list[Any] | None:
         async with mill.db.connection() as tx:
             row = await (await tx.execute("select errors from job where kind = 'index_document'")).fetchone()
         return row[0] if row and row[0] else None
 
-    assert (await wait_until(counted))[0]["code"].startswith("embedder_")
+    assert (await wait_until(job_errors))[0]["code"].startswith("embedder_")

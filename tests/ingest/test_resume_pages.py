@@ -23,12 +23,12 @@ ROOT = Path(__file__).parents[2]
 PAGES = 2_000  # many times what is read ahead of its vectors
 
 
-async def one(db: Database, statement: Any) -> tuple[Any, ...] | None:
+async def fetch_row(db: Database, statement: Any) -> tuple[Any, ...] | None:
     async with db.connection() as tx:
         return await (await tx.execute(statement)).fetchone()
 
 
-async def _ended(daemon: Daemon) -> bool:
+async def _has_ended(daemon: Daemon) -> bool:
     return daemon.process is not None and daemon.process.poll() is not None
 
 
@@ -49,23 +49,23 @@ async def test_a_long_document_goes_on_behind_the_last_page_that_was_kept(
     again = Daemon(arguments, env, tmp_path / "log")
     try:
         await daemon.start()
-        await wait_until(lambda: _ended(daemon), limit=60)
-        kept = await one(db, "select max(page) from content_part")
-        assert kept is not None
-        assert 1 < kept[0] < PAGES
+        await wait_until(lambda: _has_ended(daemon), limit=60)
+        last_page = await fetch_row(db, "select max(page) from content_part")
+        assert last_page is not None
+        assert 1 < last_page[0] < PAGES
         await again.start()
         await wait_until(
-            lambda: one(db, "select 1 from item where status in ('completed', 'failed')"), limit=60
+            lambda: fetch_row(db, "select 1 from item where status in ('completed', 'failed')"), limit=60
         )
     finally:
         daemon.kill()
         again.kill()
-    row = await one(
+    row = await fetch_row(
         db, "select i.status, i.warnings, v.timeline from item i join item_version v on v.item_id = i.id"
     )
     assert row is not None
     status, warnings, timeline = row
     assert (status, warnings) == ("completed", [])
-    assert timeline["pagesKept"] >= kept[0] - 1, json.dumps(timeline)
-    pages = await one(db, "select count(distinct page), sum(length(text)) from content_part")
-    assert pages == (PAGES, (await one(db, "select characters from content") or (0,))[0])
+    assert timeline["pagesKept"] >= last_page[0] - 1, json.dumps(timeline)
+    pages = await fetch_row(db, "select count(distinct page), sum(length(text)) from content_part")
+    assert pages == (PAGES, (await fetch_row(db, "select characters from content") or (0,))[0])

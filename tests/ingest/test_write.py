@@ -72,11 +72,11 @@ async def test_parts_that_are_read_while_a_batch_is_written_are_stored_too(
         await read.passed.wait()
         begun.hold.set()
 
-        async def completed() -> Any:
+        async def is_completed() -> Any:
             (item,) = (await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]
             return item if item["status"] == "completed" else None
 
-        item = await wait_until(completed)
+        item = await wait_until(is_completed)
     assert (await http.get(f"/api/knowledge-items/{item['id']}/content")).text == text
     async with mill.db.connection() as tx:
         parts = await (await tx.execute("select sum(length(text)) from content_part")).fetchone()

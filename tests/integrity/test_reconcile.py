@@ -1,4 +1,4 @@
-"""The reconciler: what is planted is put right in one pass, what is under way is not touched."""
+"""The reconciler: one pass repairs planted damage and does not touch active work."""
 
 import asyncio
 import random
@@ -31,17 +31,17 @@ from tests.operations.manual_worker import (
 pytestmark = pytest.mark.slow
 
 
-async def told(worker: ManualWorker) -> list[events.RecordedEvent]:
-    """The events in which the reconciler tells what it did."""
+async def reconciler_events(worker: ManualWorker) -> list[events.RecordedEvent]:
+    """The events in which the reconciler reports its repairs."""
     await events.sequence_all(worker.db)
     async with worker.db.connection() as tx:
         return await events.read(tx, LOCAL_ORG, after=0, limit=10_000, types=["Reconciled"])
 
 
-async def test_a_system_at_work_and_at_rest_gives_it_nothing_to_do(
+async def test_a_healthy_system_gives_the_reconciler_nothing_to_repair(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:
-    """S3-06 and S3-12 as decided in C16: a net that nothing falls into; S3-13."""
+    """S3-06, S3-12 and S3-13 as decided in C16: a safety net that is not needed."""
     await worker.add(base, note_to_add("rye"), folder_to_add(docs))
     while jobs_ := await worker.claim():
         assert await worker.reconcile() == {}
@@ -55,16 +55,14 @@ async def test_a_system_at_work_and_at_rest_gives_it_nothing_to_do(
     assert await worker.reconcile() == {}
     await worker.work()
     assert await worker.reconcile() == {}
-    assert await told(worker) == []
+    assert await reconciler_events(worker) == []
 
 
-async def test_jobs_that_were_deleted_by_hand_are_there_again_after_one_pass(
-    worker: ManualWorker, base: Base, docs: Path
-) -> None:
+async def test_deleted_jobs_are_restored_by_one_pass(worker: ManualWorker, base: Base, docs: Path) -> None:
     """Leaves, a folder that is not listed, one that is half listed, a deletion, a base's deletion; S3-06, S3-12, S3-13."""
     items = await index_folder(worker, base, docs)
-    gone = await bases.create(worker.db, "gone", HashedEmbedder(), {})
-    await bases.delete(worker.db, gone.id)
+    deleted_base = await bases.create(worker.db, "gone", HashedEmbedder(), {})
+    await bases.delete(worker.db, deleted_base.id)
     await delete.delete(worker.db, base.id, [items["deep"].id])
     await worker.add(base, note_to_add("rye"), folder_to_add(docs.parent))
     await worker.rows("delete from job returning id")
@@ -73,7 +71,7 @@ async def test_jobs_that_were_deleted_by_hand_are_there_again_after_one_pass(
     await worker.work()
     await worker.assert_healthy()
     assert set((await worker.statuses()).values()) == {"completed"}
-    (event,) = [event for event in await told(worker) if event.data["items"]]
+    (event,) = [event for event in await reconciler_events(worker) if event.data["items"]]
     assert (event.base_id, event.data["items"], event.data["deletions"]) == (base.id, 2, 1)
     assert await worker.rows("select id from base where status = 'deleting'") == []
 
@@ -81,14 +79,14 @@ async def test_jobs_that_were_deleted_by_hand_are_there_again_after_one_pass(
 async def test_a_folder_that_lost_its_job_in_the_middle_is_listed_to_its_end(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:
-    """Its first children are active: they don't hide that nobody lists the rest."""
+    """Its first children are active: they don't hide that no job lists the rest."""
     await worker.add(base, folder_to_add(docs))
     listing = await worker.take("prepare_root")
-    with faults.watch("expand.filed", hold=True) as filed:
+    with faults.watch("expand.filed", hold=True) as fault:
         running = asyncio.create_task(worker.run(listing))
-        await filed.passed.wait()
+        await fault.passed.wait()
         await worker.rows("delete from job where id = %s returning id", listing.id)
-        filed.hold.set()
+        fault.hold.set()
         await running
     assert (await worker.statuses())["docs"] == "processing"
     assert await worker.reconcile() == {"items": 1}
@@ -96,7 +94,7 @@ async def test_a_folder_that_lost_its_job_in_the_middle_is_listed_to_its_end(
     assert set((await worker.statuses()).values()) == {"completed"}
 
 
-async def test_a_container_that_is_not_as_its_children_are_is_derived(
+async def test_a_container_with_a_wrong_status_is_derived_again(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     await index_folder(worker, base, docs)
@@ -121,7 +119,7 @@ async def test_a_base_that_was_not_announced_is(worker: ManualWorker, base: Base
 
 
 async def test_chunks_of_a_version_that_never_came_are_removed(worker: ManualWorker, base: Base) -> None:
-    """What answers stays, and so does what is being written."""
+    """Searchable chunks stay, and so do those that are being written."""
     await worker.add(base, note_to_add("rye"), note_to_add("oats"))
     await worker.work()
     await worker.rows(
@@ -131,11 +129,11 @@ async def test_chunks_of_a_version_that_never_came_are_removed(worker: ManualWor
     )
     await worker.add(base, note_to_add("barley"))
     job = await worker.take("index_document")
-    with faults.watch("index.batch_written", hold=True) as written:
+    with faults.watch("index.batch_written", hold=True) as fault:
         running = asyncio.create_task(worker.run(job))
-        await written.passed.wait()
+        await fault.passed.wait()
         assert await worker.reconcile() == {"versions": 2}
-        written.hold.set()
+        fault.hold.set()
         await running
     assert await worker.search_texts(base, "rye oats barley text") == ["barley text", "oats text", "rye text"]
     assert await worker.value("select count(*) from chunk") == 3
@@ -150,12 +148,12 @@ async def test_a_cancel_leaves_no_chunks_of_the_version_that_will_not_come(
     long = "\n\n".join(f"oats {number} " * 12 for number in range(200))
     await worker.add(base, note_to_add("rye", long), on_conflict="replace")
     job = await worker.take("index_document")
-    with faults.watch("index.batch_written", hold=True) as written:
+    with faults.watch("index.batch_written", hold=True) as fault:
         running = asyncio.create_task(worker.run(job))
-        await written.passed.wait()
+        await fault.passed.wait()
         assert await worker.value("select count(*) from chunk") > 1
         await cancel.cancel(worker.db, job.id)
-        written.hold.set()
+        fault.hold.set()
         await running
     assert await worker.value("select count(*) from chunk") == 1
     assert await worker.reconcile() == {}
@@ -180,7 +178,7 @@ async def test_the_progress_of_what_ended_is_forgotten_after_a_while(
     assert await worker.rows("select i.title from progress p join item i on i.id = p.item_id") == [("waits",)]
 
 
-async def test_what_nobody_uses_is_collected_after_a_while_and_is_no_damage(
+async def test_unused_rows_are_collected_after_a_while_and_count_as_no_damage(
     worker: ManualWorker, base: Base, clock: DatabaseClock
 ) -> None:
     blob = await uploads.store_upload(worker.db, worker.originals.blobs, lambda: byte_stream(b"rye"))
@@ -190,8 +188,8 @@ async def test_what_nobody_uses_is_collected_after_a_while_and_is_no_damage(
     await events.sequence_all(worker.db)
     assert sum((await reconciler.run_pass()).values()) == 0
     await clock.advance(timedelta(days=31))
-    found = await reconciler.run_pass()
-    assert {name: number for name, number in found.items() if number} == {
+    repairs = await reconciler.run_pass()
+    assert {name: number for name, number in repairs.items() if number} == {
         "blobs": 1,
         "contents": 1,
         "events": 1,
@@ -204,7 +202,7 @@ async def test_what_nobody_uses_is_collected_after_a_while_and_is_no_damage(
 async def test_an_item_whose_job_is_just_being_queued_is_not_touched(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:
-    """It looks in the base's turn: who files items there is waited for."""
+    """It looks under the base's lock: it waits for transactions that file items."""
     await worker.add(base, note_to_add("lost"))
     await worker.rows("delete from job returning id")
     async with worker.db.transaction() as filing:
@@ -218,35 +216,39 @@ async def test_an_item_whose_job_is_just_being_queued_is_not_touched(
     assert set((await worker.statuses()).values()) == {"completed"}
 
 
-async def test_two_passes_at_once_and_workers_beside_them_do_everything_once(
+async def test_concurrent_passes_and_workers_repair_everything_once(
     worker: ManualWorker, second_worker: ManualWorker, base: Base
 ) -> None:
-    """Five percent of the jobs are deleted, again and again, while two workers run: one pass, and all is done."""
+    """Five percent of the jobs are deleted, again and again, while two workers run: one pass repairs everything."""
     chance = random.Random(5)
     await worker.add(base, *(note_to_add(f"n{number}") for number in range(120)))
     for _ in range(6):
-        mine, others = await worker.claim(5), await second_worker.claim(5)
-        await asyncio.gather(*(worker.run(job) for job in mine), *(second_worker.run(job) for job in others))
+        first_jobs, second_jobs = await worker.claim(5), await second_worker.claim(5)
+        await asyncio.gather(
+            *(worker.run(job) for job in first_jobs), *(second_worker.run(job) for job in second_jobs)
+        )
         rows = [row[0] for row in await worker.rows("select id from job")]
-        lost = chance.sample(rows, max(1, len(rows) // 20))
-        await worker.rows("delete from job where id = any (%s) returning id", lost)
-    found = await asyncio.gather(worker.reconcile(), second_worker.reconcile())
-    assert sum(one.get("items", 0) for one in found) > 0
+        deleted_jobs = chance.sample(rows, max(1, len(rows) // 20))
+        await worker.rows("delete from job where id = any (%s) returning id", deleted_jobs)
+    passes = await asyncio.gather(worker.reconcile(), second_worker.reconcile())
+    assert sum(repairs.get("items", 0) for repairs in passes) > 0
     await asyncio.gather(worker.work(), second_worker.work())
     assert set((await worker.statuses()).values()) == {"completed"}
     await worker.assert_healthy()
     assert await worker.reconcile() == {}
     await events.sequence_all(worker.db)
     async with worker.db.connection() as tx:
-        ended = await events.read(tx, LOCAL_ORG, after=0, limit=10_000, types=["DocumentIngestionCompleted"])
+        completions = await events.read(
+            tx, LOCAL_ORG, after=0, limit=10_000, types=["DocumentIngestionCompleted"]
+        )
         ready = await events.read(
             tx, LOCAL_ORG, after=0, limit=100, types=["KnowledgeSpaceAllDocumentsIngested"]
         )
-    assert len(ended) == len({event.subject for event in ended}) == 120
+    assert len(completions) == len({event.subject for event in completions}) == 120
     assert [event.data for event in ready] == [{"completed": 120, "failed": 0}]
 
 
-async def test_a_pass_that_is_cut_off_did_it_or_not_and_the_next_does_the_rest(
+async def test_an_interrupted_pass_is_atomic_and_the_next_one_does_the_rest(
     worker: ManualWorker, base: Base, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(faults, "_armed", {})
@@ -262,7 +264,7 @@ async def test_a_pass_that_is_cut_off_did_it_or_not_and_the_next_does_the_rest(
     assert set((await worker.statuses()).values()) == {"completed"}
 
 
-async def test_it_is_a_schedule_and_its_result_tells_what_it_found(
+async def test_passes_are_scheduled_and_their_result_reports_the_repairs(
     worker: ManualWorker, base: Base, clock: DatabaseClock
 ) -> None:
     """Of its passes one an hour is thorough."""
@@ -281,11 +283,11 @@ async def test_it_is_a_schedule_and_its_result_tells_what_it_found(
     assert set(rows[0][0]) == {"thorough", *DAMAGE, *reconcile.UNUSED}
 
 
-async def test_a_pass_can_be_asked_for(worker: ManualWorker, base: Base) -> None:
-    asked = await reconcile.enqueue_thorough_pass(worker.db)
-    assert await reconcile.enqueue_thorough_pass(worker.db) == asked
+async def test_a_pass_can_be_requested(worker: ManualWorker, base: Base) -> None:
+    job_id = await reconcile.enqueue_thorough_pass(worker.db)
+    assert await reconcile.enqueue_thorough_pass(worker.db) == job_id
     await worker.work()
-    assert await worker.value("select result ->> 'thorough' from job_history where id = %s", asked) == "true"
+    assert await worker.value("select result ->> 'thorough' from job_history where id = %s", job_id) == "true"
 
 
 def test_a_time_that_never_comes_stops_the_start() -> None:

@@ -1,4 +1,4 @@
-"""What workers claim: every lane finds a slot, what waits uses none, and what can't be started stays in the queue."""
+"""What workers claim: every lane gets a slot, waiting jobs use none, and jobs that can't start stay in the queue."""
 
 import asyncio
 from datetime import timedelta
@@ -18,14 +18,14 @@ from tests.wait_until import wait_until
 LIMITS = WorkerLimits(slots=4, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200))
 
 
-class Held:
+class BlockingHandler:
     """A handler whose jobs of lane `busy` go on until the end of the test, doing the given activity; others are done at once."""
 
     def __init__(self, activity: Activity) -> None:
         self._activity = activity
         self.running: list[Job] = []
         self.most_running = 0
-        self.done: list[str] = []
+        self.done_lanes: list[str] = []
 
     async def __call__(self, job: Job) -> Outcome:
         if job.lane.startswith("busy"):
@@ -33,7 +33,7 @@ class Held:
             self.most_running = max(self.most_running, len(self.running))
             with job.during(self._activity):
                 await asyncio.Event().wait()
-        self.done.append(job.lane)
+        self.done_lanes.append(job.lane)
         return Done()
 
 
@@ -43,82 +43,84 @@ async def running_and_queued(db: Database, lane: str) -> tuple[int, int]:
     return count.get("running", 0), count.get("queued", 0)
 
 
-@pytest.mark.parametrize(("priority", "most"), [(Priority.INTERACTIVE, 3), (Priority.NORMAL, 2)])
+@pytest.mark.parametrize(("priority", "max_running"), [(Priority.INTERACTIVE, 3), (Priority.NORMAL, 2)])
 async def test_a_lane_with_nothing_running_finds_a_slot_while_another_never_ends(
-    db: Database, priority: Priority, most: int
+    db: Database, priority: Priority, max_running: int
 ) -> None:
     """S4-16, S4-17, S4-23, S4-58: one lane takes most slots, never all, also when people wait for its jobs."""
-    held = Held(Activity.ACTIVE)
+    handler = BlockingHandler(Activity.ACTIVE)
     await enqueue(db, *(NewJob(Plain(n), "busy", priority=priority) for n in range(20)))
-    async with running_worker(db, {"plain": Handler(held)}, LIMITS):
+    async with running_worker(db, {"plain": Handler(handler)}, LIMITS):
 
         async def is_busy() -> bool:
-            return len(held.running) == most
+            return len(handler.running) == max_running
 
         await wait_until(is_busy)
         for n in range(5):
             await enqueue(db, NewJob(Plain(n), "new"))
 
         async def are_done() -> bool:
-            return held.done == ["new"] * 5
+            return handler.done_lanes == ["new"] * 5
 
         await wait_until(are_done)
-        assert await running_and_queued(db, "busy") == (most, 20 - most)
+        assert await running_and_queued(db, "busy") == (max_running, 20 - max_running)
 
 
-async def test_what_people_wait_for_does_not_wait_for_the_other_jobs_of_its_lane(db: Database) -> None:
+async def test_interactive_jobs_do_not_wait_for_other_jobs_of_their_lane(db: Database) -> None:
     """S4-17: a note for a base whose folder fills its stages and its share."""
-    held = Held(Activity.BLOCKED)
+    handler = BlockingHandler(Activity.BLOCKED)
     await enqueue(db, *(NewJob(Plain(n), "busy") for n in range(30)))
-    async with running_worker(db, {"plain": Handler(held)}, LIMITS):
+    async with running_worker(db, {"plain": Handler(handler)}, LIMITS):
 
         async def is_full() -> bool:
-            return len(held.running) >= PREFETCH
+            return len(handler.running) >= PREFETCH
 
         await wait_until(is_full)
         await enqueue(db, NewJob(Plain(99), "busy", priority=Priority.INTERACTIVE))
 
         async def has_begun() -> bool:
-            return any(Plain.of(each).n == 99 for each in held.running)
+            return any(Plain.of(each).n == 99 for each in handler.running)
 
         await wait_until(has_begun)
-        assert len(held.running) == PREFETCH + 1
+        assert len(handler.running) == PREFETCH + 1
 
 
 async def test_jobs_that_wait_for_the_network_use_no_slot(db: Database) -> None:
     """S4-24: more of them than the worker has slots, from many lanes, and a note is still done."""
-    held = Held(Activity.AWAY)
+    handler = BlockingHandler(Activity.AWAY)
     await enqueue(db, *(NewJob(Plain(n), f"busy{n}") for n in range(12)))
-    async with running_worker(db, {"plain": Handler(held)}, LIMITS):
+    async with running_worker(db, {"plain": Handler(handler)}, LIMITS):
 
         async def are_away() -> bool:
-            return len(held.running) == 12
+            return len(handler.running) == 12
 
         await wait_until(are_away)
         await enqueue(db, NewJob(Plain(), "new"))
 
         async def is_done() -> bool:
-            return held.done == ["new"]
+            return handler.done_lanes == ["new"]
 
         await wait_until(is_done)
 
 
 @pytest.mark.parametrize("activity", [Activity.OPENING, Activity.BLOCKED])
-async def test_what_its_first_stage_cannot_take_stays_in_the_queue(db: Database, activity: Activity) -> None:
+async def test_jobs_that_the_first_stage_has_no_room_for_stay_queued(
+    db: Database, activity: Activity
+) -> None:
     """S4-20: a full stage is felt in the queue, where other workers can claim; other lanes are claimed all the same."""
-    held = Held(activity)
+    handler = BlockingHandler(activity)
     limits = WorkerLimits(slots=64, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200))
     await enqueue(db, *(NewJob(Plain(n), "busy") for n in range(50)))
-    async with running_worker(db, {"plain": Handler(held)}, limits):
+    async with running_worker(db, {"plain": Handler(handler)}, limits):
 
         async def is_full() -> bool:
-            return len(held.running) >= PREFETCH
+            return len(handler.running) >= PREFETCH
 
         await wait_until(is_full)
         await enqueue(db, NewJob(Plain(), "new"))
 
         async def is_done() -> bool:
-            return held.done == ["new"]
+            return handler.done_lanes == ["new"]
 
         await wait_until(is_done)
         assert await running_and_queued(db, "busy") == (PREFETCH, 50 - PREFETCH)
@@ -126,12 +128,12 @@ async def test_what_its_first_stage_cannot_take_stays_in_the_queue(db: Database,
 
 async def test_a_lane_is_claimed_again_as_soon_as_its_stage_has_room(db: Database) -> None:
     """S4-20: without a poll, because the notification of the queue is long past."""
-    gate, seen = asyncio.Semaphore(0), list[int]()
+    gate, numbers = asyncio.Semaphore(0), list[int]()
 
     async def run(job: Job) -> Outcome:
         with job.during(Activity.BLOCKED):
             await gate.acquire()
-        seen.append(Plain.of(job).n)
+        numbers.append(Plain.of(job).n)
         await asyncio.Event().wait()
         return Done()
 
@@ -142,38 +144,38 @@ async def test_a_lane_is_claimed_again_as_soon_as_its_stage_has_room(db: Databas
             gate.release()
 
         async def went_on() -> bool:
-            return sorted(seen) == list(range(2 * PREFETCH))
+            return sorted(numbers) == list(range(2 * PREFETCH))
 
         await wait_until(went_on)
 
 
 async def test_the_global_cap_leaves_room_for_other_lanes(db: Database) -> None:
     """S4-16: over all workers."""
-    held = Held(Activity.AWAY)
+    handler = BlockingHandler(Activity.AWAY)
     limits = WorkerLimits(
         slots=8, global_cap=4, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200)
     )
     await enqueue(db, *(NewJob(Plain(n), "busy") for n in range(20)))
     async with (
-        running_worker(db, {"plain": Handler(held)}, limits),
-        running_worker(db, {"plain": Handler(held)}, limits),
+        running_worker(db, {"plain": Handler(handler)}, limits),
+        running_worker(db, {"plain": Handler(handler)}, limits),
     ):
 
         async def are_away() -> bool:
-            return len(held.running) == 3
+            return len(handler.running) == 3
 
         await wait_until(are_away)
         await enqueue(db, NewJob(Plain(), "new"))
 
         async def is_done() -> bool:
-            return held.done == ["new"]
+            return handler.done_lanes == ["new"]
 
         await wait_until(is_done)
-        assert held.most_running == 3
+        assert handler.most_running == 3
 
 
 async def test_a_lane_that_never_runs_out_of_work_does_its_bulk_jobs_too(db: Database) -> None:
-    """Bulk jobs keep a share: one of them runs beside whatever else the lane has to do, and no more than four."""
+    """Bulk jobs keep a share: at least one and at most four of them run next to the lane's other jobs."""
     await enqueue(db, *(NewJob(Plain(n), "a") for n in range(100)))
     bulk = {*await enqueue(db, *(NewJob(Plain(n), "a", priority=Priority.BULK) for n in range(10)))}
     worker = await enrol(db)

@@ -1,4 +1,4 @@
-"""Pools: slots apart, one job per lane, a share per organisation; the general claim leaves their lanes alone."""
+"""Pools: separate slots, one job per lane, a share per organisation; the general claim leaves their lanes alone."""
 
 import asyncio
 from datetime import timedelta
@@ -46,12 +46,12 @@ async def claim(
 async def test_two_workers_never_claim_the_same_job(db: Database) -> None:
     lanes = await enqueue(db, 20)
     workers = [await new_worker(db), await new_worker(db)]
-    claimed: list[Job] = []
-    while len(claimed) < len(lanes):
+    claimed_jobs: list[Job] = []
+    while len(claimed_jobs) < len(lanes):
         results = await asyncio.gather(*(claim(db, worker, limit=3, share=3) for worker in workers))
-        claimed += [job for result in results for job in result]
-    assert sorted(job.lane for job in claimed) == sorted(lanes)
-    assert all(job.pool == POOL for job in claimed)
+        claimed_jobs += [job for result in results for job in result]
+    assert sorted(job.lane for job in claimed_jobs) == sorted(lanes)
+    assert all(job.pool == POOL for job in claimed_jobs)
     assert await claim(db, workers[0]) == []
 
 

@@ -61,7 +61,7 @@ def test_a_lost_lease_moves_nothing() -> None:
     assert retry.after_error(LeaseLost("gone"), job(5), 0.5) == retry.Ignore()
 
 
-def test_a_bug_is_retried_and_told_without_its_insides() -> None:
+def test_a_bug_is_retried_and_reported_without_internals() -> None:
     move = retry.after_error(RuntimeError("password=hunter2"), job(1), 0.5)
     assert isinstance(move, retry.Postpone)
     assert move.error is not None

@@ -27,7 +27,7 @@ from hypothesis.stateful import (
 from gristmill.db import Database, Tx
 from gristmill.errors import LeaseLost, Transient
 from gristmill.jobs import Job, JobId, NewJob, Priority, enqueue, store
-from tests.database_clock import DatabaseClock
+from tests.database_clock import DatabaseClock, stop_clock
 from tests.jobs.sample_work import Keyed, Plain
 
 pytestmark = pytest.mark.slow
@@ -55,9 +55,9 @@ class Engine(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.db = Database(self.url)
         self.clock = DatabaseClock(self.db)
-        self.started = False
+        self.is_started = False
         self.workers = [uuid4(), uuid4()]
-        self.enqueued: set[JobId] = set()
+        self.enqueued_ids: set[JobId] = set()
 
     def run(self, work: Coroutine[None, None, Result]) -> Result:
         return self.runner.run(work)
@@ -72,7 +72,7 @@ class Engine(RuleBasedStateMachine):
                     await store.register_worker(tx, worker, {}, LEASE)
 
         self.run(begin())
-        self.started = True
+        self.is_started = True
 
     def teardown(self) -> None:
         try:
@@ -93,7 +93,7 @@ class Engine(RuleBasedStateMachine):
         async def go() -> None:
             async with self.db.transaction() as tx:
                 new = [NewJob(Plain(n), lane, priority=priority, delay=delay) for n in range(number)]
-                self.enqueued |= {job.id for job in await enqueue(tx, *new)}
+                self.enqueued_ids |= {job.id for job in await enqueue(tx, *new)}
 
         self.run(go())
 
@@ -101,17 +101,17 @@ class Engine(RuleBasedStateMachine):
     def enqueue_keyed(self, key: str) -> None:
         async def go() -> None:
             async with self.db.transaction() as tx:
-                self.enqueued |= {job.id for job in await enqueue(tx, NewJob(Keyed(key), "a"))}
+                self.enqueued_ids |= {job.id for job in await enqueue(tx, NewJob(Keyed(key), "a"))}
 
         self.run(go())
 
-    @rule(target=claims, who=WORKERS, limit=st.integers(1, 4))
-    def claim(self, who: int, limit: int) -> list[Job]:
+    @rule(target=claims, worker=WORKERS, limit=st.integers(1, 4))
+    def claim(self, worker: int, limit: int) -> list[Job]:
         async def go() -> list[Job]:
             async with self.db.connection() as tx:
                 return await store.complete_and_claim(
                     tx,
-                    self.workers[who],
+                    self.workers[worker],
                     [],
                     limit=limit,
                     non_interactive_limit=limit,
@@ -129,10 +129,12 @@ class Engine(RuleBasedStateMachine):
     async def complete_one(self, job: Job) -> None:
         with contextlib.suppress(LeaseLost):
             async with self.db.transaction() as tx:
-                held = await (await tx.execute("select lease from job where id = %s", [job.id])).fetchone()
+                lease_row = await (
+                    await tx.execute("select lease from job where id = %s", [job.id])
+                ).fetchone()
                 await tx.execute("insert into effect values (%s)", [job.id])
                 await store.complete(tx, job)
-                assert held == (job.lease,), "a write was accepted from a worker without the lease"
+                assert lease_row == (job.lease,), "a write was accepted from a worker without the lease"
 
     @rule(claimed=claims, delay=st.sampled_from([0, 3]), counted=st.booleans())
     def postpone(self, claimed: list[Job], delay: int, counted: bool) -> None:
@@ -159,44 +161,44 @@ class Engine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
-        if not self.enqueued:
+        if not self.enqueued_ids:
             return
-        chosen = data.draw(st.sampled_from(sorted(self.enqueued)))
+        job_id = data.draw(st.sampled_from(sorted(self.enqueued_ids)))
 
         async def go() -> None:
             async with self.db.transaction() as tx:
-                await store.cancel(tx, [chosen])
+                await store.cancel(tx, [job_id])
 
         self.run(go())
 
-    @rule(who=WORKERS)
-    def beat(self, who: int) -> None:
+    @rule(worker=WORKERS)
+    def beat(self, worker: int) -> None:
         async def go() -> None:
             async with self.db.connection() as tx:
-                if not await store.renew_lease(tx, self.workers[who], LEASE):
-                    self.workers[who] = uuid4()
-                    await store.register_worker(tx, self.workers[who], {}, LEASE)
+                if not await store.renew_lease(tx, self.workers[worker], LEASE):
+                    self.workers[worker] = uuid4()
+                    await store.register_worker(tx, self.workers[worker], {}, LEASE)
 
         self.run(go())
 
-    @rule(who=WORKERS)
-    def crash(self, who: int) -> None:
+    @rule(worker=WORKERS)
+    def crash(self, worker: int) -> None:
         """The process dies and another starts; only the database knows of the old one's jobs."""
 
         async def go() -> None:
-            self.workers[who] = uuid4()
+            self.workers[worker] = uuid4()
             async with self.db.connection() as tx:
-                await store.register_worker(tx, self.workers[who], {}, LEASE)
+                await store.register_worker(tx, self.workers[worker], {}, LEASE)
 
         self.run(go())
 
-    @rule(who=WORKERS)
-    def leave(self, who: int) -> None:
+    @rule(worker=WORKERS)
+    def leave(self, worker: int) -> None:
         async def go() -> None:
             async with self.db.transaction() as tx:
-                await store.unregister_worker(tx, self.workers[who])
-                self.workers[who] = uuid4()
-                await store.register_worker(tx, self.workers[who], {}, LEASE)
+                await store.unregister_worker(tx, self.workers[worker])
+                self.workers[worker] = uuid4()
+                await store.register_worker(tx, self.workers[worker], {}, LEASE)
 
         self.run(go())
 
@@ -211,15 +213,15 @@ class Engine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_lost_doubled_or_over_its_cap(self) -> None:
-        if self.started:
+        if self.is_started:
             self.run(self.look())
 
     async def look(self) -> None:
         async with self.db.connection() as tx:
             there = await column(tx, "select id from job union all select id from job_history")
-            assert sorted(there) == sorted(self.enqueued), "a job was lost or doubled"
-            doubled = await tx.execute("select job from effect group by job having count(*) > 1")
-            assert await doubled.fetchall() == [], "two writes were accepted"
+            assert sorted(there) == sorted(self.enqueued_ids), "a job was lost or doubled"
+            duplicates = await tx.execute("select job from effect group by job having count(*) > 1")
+            assert await duplicates.fetchall() == [], "two writes were accepted"
             over = await tx.execute(
                 "select lane from job where state = 'running' group by 1 having count(*) > %s", [CAP]
             )
@@ -246,8 +248,8 @@ class Engine(RuleBasedStateMachine):
             async with self.db.transaction() as tx:
                 await store.unregister_worker(tx, worker)
                 await store.retry_dead(tx, await self.dead(tx))
-                left = await (await tx.execute("select count(*) from job")).fetchone()
-            if left == (0,):
+                remaining = await (await tx.execute("select count(*) from job")).fetchone()
+            if remaining == (0,):
                 break
         else:
             raise AssertionError("some jobs never end")
@@ -271,14 +273,7 @@ def engine(database_url: str) -> type[Engine]:
     """The machine, on a database of its own."""
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("create table effect (job uuid not null)")
-
-    async def stop_the_clock() -> None:
-        db = Database(database_url)
-        await db.open()
-        await DatabaseClock.install(db)
-        await db.close()
-
-    asyncio.run(stop_the_clock())
+    asyncio.run(stop_clock(database_url))
     return type("OnOwnDatabase", (Engine,), {"url": database_url})
 
 
@@ -290,7 +285,7 @@ def test_no_sequence_of_moves_loses_doubles_or_sticks_a_job(engine: type[Engine]
 def test_the_machine_catches_an_engine_without_its_token_check(
     engine: type[Engine], database_url: str
 ) -> None:
-    """The test above can fail: here completing takes only an id, and a zombie ends its successor's job."""
+    """The test above can fail: here `complete` checks only the id, and a zombie ends its successor's job."""
     with psycopg.connect(database_url, autocommit=True) as connection:
         source = connection.execute("select pg_get_functiondef('job_complete'::regproc)").fetchone()
         assert source is not None

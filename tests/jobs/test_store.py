@@ -66,13 +66,13 @@ async def tick(db: Database) -> store.Tick:
 async def test_a_job_exists_only_if_its_transaction_commits(db: Database) -> None:
     """S4-07."""
 
-    async def abandoned() -> None:
+    async def roll_back() -> None:
         async with db.transaction() as tx:
             await jobs.enqueue(tx, NewJob(Plain(), "a"))
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        await abandoned()
+        await roll_back()
     assert await counts(db) == {}
     assert await claim(db, await enrol(db)) == []
 
@@ -90,9 +90,9 @@ async def test_a_second_job_of_a_living_key_is_the_first(db: Database) -> None:
     """S4-26; S3-10."""
     async with db.transaction() as tx:
         first, second = await jobs.enqueue(tx, NewJob(Keyed("x"), "a"), NewJob(Keyed("x"), "a"))
-        third, other = await jobs.enqueue(tx, NewJob(Keyed("x"), "a"), NewJob(Keyed("y"), "a"))
-    assert (first.created, second.created, third.created, other.created) == (True, False, False, True)
-    assert first.id == second.id == third.id != other.id
+        third, unrelated = await jobs.enqueue(tx, NewJob(Keyed("x"), "a"), NewJob(Keyed("y"), "a"))
+    assert (first.created, second.created, third.created, unrelated.created) == (True, False, False, True)
+    assert first.id == second.id == third.id != unrelated.id
     worker = await enrol(db)
     for job in await claim(db, worker):
         async with db.transaction() as tx:
@@ -321,7 +321,7 @@ async def test_cancel_removes_waiting_jobs_and_signals_running_ones(db: Database
     async with db.transaction() as tx:
         assert await store.cancel_by_subject(tx, [about]) == store.CancelCounts(removed=2, signalled=1)
     async with db.connection() as tx:
-        assert [held.cancelling for held in await store.running_jobs(tx, worker)] == [True]
+        assert [job.cancelling for job in await store.running_jobs(tx, worker)] == [True]
     assert await counts(db) == {"queued": 1, "running": 1}
 
 
@@ -353,7 +353,7 @@ async def test_a_paused_lane_rests_and_others_go_on(db: Database) -> None:
     assert [job.lane for job in await claim(db, await enrol(db))] == ["b"]
 
 
-async def test_a_worker_whose_sign_of_life_ended_is_gone_long_before_its_lease(
+async def test_a_worker_whose_connection_ended_is_gone_long_before_its_lease(
     db: Database, clock: DatabaseClock
 ) -> None:
     """kill -9 closes its connection, and PostgreSQL frees the lock that it held there."""
@@ -366,10 +366,10 @@ async def test_a_worker_whose_sign_of_life_ended_is_gone_long_before_its_lease(
         await claim(db, worker)
         await clock.advance(timedelta(seconds=5))
         assert (await tick(db)).expired == 0, "silent for a while, and alive"
-    await wait_until(lambda: _expired(db), limit=10)
+    await wait_until(lambda: _has_expired(db), limit=10)
 
 
-async def _expired(db: Database) -> bool:
+async def _has_expired(db: Database) -> bool:
     return (await tick(db)).expired == 1
 
 

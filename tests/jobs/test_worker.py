@@ -50,25 +50,25 @@ async def enqueue(db: Database, *work: Work) -> None:
 
 
 def has_jobs(db: Database, **expected: int) -> Callable[[], Coroutine[None, None, bool]]:
-    async def look() -> bool:
+    async def has_expected_jobs() -> bool:
         async with db.connection() as tx:
             living = {count.state: count.count for count in await jobs.counts(tx)}
             cursor = await tx.execute("select outcome, count(*)::int from job_history group by 1")
-            ended = dict(await cursor.fetchall())
-        return {**living, **ended} == expected
+            outcomes = dict(await cursor.fetchall())
+        return {**living, **outcomes} == expected
 
-    return look
+    return has_expected_jobs
 
 
-class Scripted:
+class ScriptedHandler:
     """A handler that raises or returns the given results, one after the other."""
 
     def __init__(self, *results: Outcome | Exception) -> None:
         self.results = list(results)
-        self.seen: list[Job] = []
+        self.jobs: list[Job] = []
 
     async def __call__(self, job: Job) -> Outcome:
-        self.seen.append(job)
+        self.jobs.append(job)
         result = self.results.pop(0)
         if isinstance(result, Exception):
             raise result
@@ -77,34 +77,36 @@ class Scripted:
 
 async def test_jobs_are_run_and_done(db: Database) -> None:
     """S2-21."""
-    seen: list[int] = []
+    numbers: list[int] = []
 
     async def run(job: Job) -> Outcome:
-        seen.append(Plain.of(job).n)
+        numbers.append(Plain.of(job).n)
         return Done()
 
     async with running_worker(db, {"plain": Handler(run)}):
         await enqueue(db, *(Plain(n) for n in range(50)))
         await wait_until(has_jobs(db, done=50))
-    assert sorted(seen) == list(range(50))
+    assert sorted(numbers) == list(range(50))
 
 
 async def test_a_transient_error_is_tried_again_and_a_snooze_comes_back(db: Database) -> None:
-    handler = Scripted(Transient("busy", retry_after=timedelta()), Snooze(timedelta(milliseconds=10)), Done())
+    handler = ScriptedHandler(
+        Transient("busy", retry_after=timedelta()), Snooze(timedelta(milliseconds=10)), Done()
+    )
     async with running_worker(db, {"plain": Handler(handler)}):
         await enqueue(db, Plain())
         await wait_until(has_jobs(db, done=1))
-    assert [job.attempt for job in handler.seen] == [1, 2, 2]
+    assert [job.attempt for job in handler.jobs] == [1, 2, 2]
 
 
 async def test_what_is_claimed_again_before_its_old_attempt_left_stays_with_the_new_one(db: Database) -> None:
     """Otherwise the worker would take the new attempt for an unknown job, and requeue it while it runs."""
-    seen: list[asyncio.Task[object] | None] = []
+    tasks: list[asyncio.Task[object] | None] = []
     again, end = asyncio.Event(), asyncio.Event()
 
     async def run(_job: Job) -> Outcome:
-        seen.append(asyncio.current_task())
-        if len(seen) == 1:
+        tasks.append(asyncio.current_task())
+        if len(tasks) == 1:
             return Snooze(timedelta())
         again.set()
         await end.wait()
@@ -114,23 +116,27 @@ async def test_what_is_claimed_again_before_its_old_attempt_left_stays_with_the_
         with faults.watch("worker.settled", hold=True):
             await enqueue(db, Plain())
             await asyncio.wait_for(again.wait(), 10)
-        assert seen[0] is not None
-        await asyncio.wait([seen[0]])
+        assert tasks[0] is not None
+        await asyncio.wait([tasks[0]])
         assert worker.running == 1
         end.set()
         await wait_until(has_jobs(db, done=1))
-    assert len(seen) == 2
+    assert len(tasks) == 2
 
 
-async def test_a_permanent_error_buries_the_job_and_tells_in_the_same_transaction(db: Database) -> None:
+async def test_a_permanent_error_buries_the_job_and_calls_on_dead_in_the_same_transaction(
+    db: Database,
+) -> None:
     """S4-30."""
     async with db.connection() as tx:
         await tx.execute("create table reported (code text)")
 
-    async def buried(tx: Tx, _job: Job, error: GristmillError) -> None:
+    async def record_death(tx: Tx, _job: Job, error: GristmillError) -> None:
         await tx.execute("insert into reported values (%s)", [error.code])
 
-    async with running_worker(db, {"plain": Handler(Scripted(Permanent("no", code="never")), buried)}):
+    async with running_worker(
+        db, {"plain": Handler(ScriptedHandler(Permanent("no", code="never")), record_death)}
+    ):
         await enqueue(db, Plain())
         await wait_until(has_jobs(db, dead=1))
     async with db.connection() as tx:
@@ -143,14 +149,16 @@ async def test_a_permanent_error_buries_the_job_and_tells_in_the_same_transactio
 
 async def test_attempts_run_out(db: Database) -> None:
     """S2-21, S2-22."""
-    handler = Scripted(Transient("1", retry_after=timedelta()), Transient("2", retry_after=timedelta()))
+    handler = ScriptedHandler(
+        Transient("1", retry_after=timedelta()), Transient("2", retry_after=timedelta())
+    )
     async with running_worker(db, {"brittle": Handler(handler)}):
         await enqueue(db, Brittle())
         await wait_until(has_jobs(db, dead=1))
-    assert len(handler.seen) == 2
+    assert len(handler.jobs) == 2
 
 
-async def test_work_that_nobody_knows_is_dead_not_lost(db: Database) -> None:
+async def test_work_of_an_unknown_kind_is_dead_not_lost(db: Database) -> None:
     async with running_worker(db, {}):
         await enqueue(db, Plain())
         await wait_until(has_jobs(db, dead=1))
@@ -234,26 +242,26 @@ async def test_a_job_whose_workers_keep_dying_is_given_up(db: Database) -> None:
     async with db.transaction() as tx:
         await jobs.enqueue(tx, NewJob(Brittle(), "a"))
         await tx.execute("update job set attempt = %s", [LOST_FACTOR * 2])
-    handler = Scripted()
+    handler = ScriptedHandler()
     async with running_worker(db, {"brittle": Handler(handler)}):
         await wait_until(has_jobs(db, dead=1))
-    assert handler.seen == []
+    assert handler.jobs == []
 
 
 async def test_jobs_that_were_lost_twice_are_run_one_at_a_time(db: Database) -> None:
-    """The one that kills its worker takes no other suspect with it; waiting counts as no attempt."""
+    """A job that kills its worker affects no other suspect; waiting counts as no attempt."""
     await enqueue(db, *(Plain(n) for n in range(6)))
     async with db.connection() as tx:
-        lost = '[{"code": "worker_lost"}, {"code": "worker_lost"}]'
-        await tx.execute("update job set attempt = 2, errors = %s where (payload ->> 'n')::int < 4", [lost])
-    at_once, most, attempts = set[int](), 0, list[int]()
+        errors = '[{"code": "worker_lost"}, {"code": "worker_lost"}]'
+        await tx.execute("update job set attempt = 2, errors = %s where (payload ->> 'n')::int < 4", [errors])
+    at_once, peak, attempts = set[int](), 0, list[int]()
 
     async def run(job: Job) -> Outcome:
-        nonlocal most
+        nonlocal peak
         n = Plain.of(job).n
         if n < 4:
             at_once.add(n)
-            most = max(most, len(at_once))
+            peak = max(peak, len(at_once))
             attempts.append(job.attempt)
         for _ in range(20):
             await asyncio.sleep(0)
@@ -262,7 +270,7 @@ async def test_jobs_that_were_lost_twice_are_run_one_at_a_time(db: Database) -> 
 
     async with running_worker(db, {"plain": Handler(run)}):
         await wait_until(has_jobs(db, done=6))
-    assert most == 1
+    assert peak == 1
     assert attempts == [3, 3, 3, 3]
 
 
@@ -304,7 +312,7 @@ async def test_a_loop_that_meets_an_unexpected_error_goes_on(
     monkeypatch.setattr(store, broken, fail_at_first)
     async with db.transaction() as tx:
         await jobs.enqueue(tx, NewJob(Plain(), "a", delay=timedelta(milliseconds=1)))
-    async with running_worker(db, {"plain": Handler(Scripted(Done()))}):
+    async with running_worker(db, {"plain": Handler(ScriptedHandler(Done()))}):
         await wait_until(has_jobs(db, done=1))  # the heartbeat has queued it, the claim loop has run it
     assert failures == 3
     assert len([record for record in caplog.records if record.exc_info]) == 1
@@ -321,11 +329,11 @@ async def test_an_outcome_that_cannot_be_written_is_logged_and_the_job_runs_agai
         if on_dead_calls == 1:
             raise RuntimeError("a bug")
 
-    handler = Scripted(Permanent("no"), Permanent("no"))
+    handler = ScriptedHandler(Permanent("no"), Permanent("no"))
     async with running_worker(db, {"plain": Handler(handler, on_dead)}):
         await enqueue(db, Plain())
         await wait_until(has_jobs(db, dead=1))
-    assert len(handler.seen) == 2
+    assert len(handler.jobs) == 2
     assert [record.message for record in caplog.records if record.exc_info] == [
         "the death of a job could not be handled"
     ]
@@ -337,8 +345,8 @@ async def test_a_job_whose_death_can_never_be_handled_ends_with_its_last_attempt
     async def on_dead(_tx: Tx, _job: Job, _error: GristmillError) -> None:
         raise RuntimeError("a bug")
 
-    handler = Scripted(*([Permanent("no")] * 9))
+    handler = ScriptedHandler(*([Permanent("no")] * 9))
     async with running_worker(db, {"plain": Handler(handler, on_dead)}):
         await enqueue(db, Plain())
         await wait_until(has_jobs(db, dead=1))
-    assert len(handler.seen) == Plain.attempts
+    assert len(handler.jobs) == Plain.attempts

@@ -13,16 +13,16 @@ Result = TypeVar("Result")
 
 
 @asynccontextmanager
-async def paused_at(
+async def pause_at(
     point: str, first: Coroutine[Any, Any, Result], *, must_reach: bool = True
 ) -> AsyncGenerator[asyncio.Task[Result]]:
     """Run `first` until `point`, where it pauses while others pass; the end of the block lets it finish.
     If it finishes without reaching the point, that is an error when it `must_reach` it."""
     with faults.watch(point, hold=True) as watch:
         task = asyncio.create_task(first)
-        passed = asyncio.create_task(watch.passed.wait())
-        await asyncio.wait([task, passed], return_when=asyncio.FIRST_COMPLETED)
-        passed.cancel()
+        reached_point = asyncio.create_task(watch.passed.wait())
+        await asyncio.wait([task, reached_point], return_when=asyncio.FIRST_COMPLETED)
+        reached_point.cancel()
         if not watch.passed.is_set() and must_reach:
             raise AssertionError(f"it never reached {point}: {await task}")
         release, watch.hold = watch.hold, asyncio.Event()

@@ -95,7 +95,7 @@ class ManualWorker:
         return worker
 
     async def enrol(self) -> None:
-        """Join, under a new id."""
+        """Register under a new id."""
         self.id = uuid4()
         async with self.db.connection() as tx:
             await store.register_worker(tx, self.id, {}, LEASE)
@@ -127,13 +127,13 @@ class ManualWorker:
 
     async def work(self, limit: int = 10_000) -> int:
         """Run jobs until none can be claimed; how many."""
-        done = 0
+        count = 0
         while jobs := await self.claim(16):
             for job in jobs:
                 await self.run(job)
-            done += len(jobs)
-            assert done < limit, "the work never ends"
-        return done
+            count += len(jobs)
+            assert count < limit, "the work never ends"
+        return count
 
     async def make_due(self) -> None:
         """Make all delayed jobs claimable now."""
@@ -147,7 +147,7 @@ class ManualWorker:
                 raise Permanent("The worker was lost at most attempts.", code="worker_lost")
             return retry.after_outcome(await handler.run(job))
         except DatabaseUnavailable:
-            raise  # a deadlock would come as this
+            raise  # a deadlock is raised as this
         except (GristmillError, FaultInjected) as error:
             return retry.after_error(error, job, 0.5)
 
@@ -166,17 +166,17 @@ class ManualWorker:
                 case retry.FinishCancel() | retry.Ignore():
                     pass
 
-    # ── asking ───────────────────────────────────────────────────────────────────────────────────────────
+    # ── operations ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def base(self, name: str = "one") -> Base:
         """A new base."""
         return await bases.create(self.db, name, HashedEmbedder(), {})
 
     async def add(self, base: Base, *entries: add.ItemToAdd, **more: Any) -> list[Item]:
-        """Add entries, all of which must be taken."""
-        added = await add.add(self.db, base.id, entries, UNLIMITED, **more)
-        assert added.failed == []
-        return added.created
+        """Add entries, all of which must be accepted."""
+        result = await add.add(self.db, base.id, entries, UNLIMITED, **more)
+        assert result.failed == []
+        return result.created
 
     async def reindex(
         self, base: Base, *ids: ItemId, on_active: OnActive = "reject"
@@ -192,7 +192,7 @@ class ManualWorker:
         }
         return await reindex.reindex(self.db, base.id, ids, sources, on_active)
 
-    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── queries ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def rows(self, statement: LiteralString, *parameters: Any) -> list[tuple[Any, ...]]:
         """The rows of a statement."""
@@ -209,7 +209,7 @@ class ManualWorker:
         return {row[0]: row[1] for row in await self.rows("select title, status from item")}
 
     async def search_texts(self, base: Base, words: str) -> list[str]:
-        """What a search for any of the words answers."""
+        """The texts that a search for any of the words returns."""
         request = search.SearchRequest(words, limit=100, mode="text")
         hits = await search.Searcher(self.db, cache_bytes=2**20).search([search.Target(base, None)], request)
         return sorted(hit.text for hit in hits)
@@ -218,7 +218,7 @@ class ManualWorker:
         """Assert that the invariants hold."""
         async with self.db.connection() as tx:
             assert await invariants.find_violations(tx) == []
-            assert await underived_containers(tx) == []
+            assert await containers_with_wrong_status(tx) == []
 
     async def reconcile(self) -> dict[str, int]:
         """What a thorough pass of the reconciler repairs: nothing, in a healthy system."""
@@ -236,7 +236,7 @@ class ManualWorker:
         return {name: count for name, count in rows if count}
 
 
-async def underived_containers(tx: Tx) -> list[tuple[Any, ...]]:
+async def containers_with_wrong_status(tx: Tx) -> list[tuple[Any, ...]]:
     """Containers whose status does not follow from their children (see `item_derive_status`), by an independent query."""
     return await (
         await tx.execute(

@@ -31,7 +31,7 @@ FOLDERS = ["A", "A/s", "A/s/t", "B"]
 class Model(RuleBasedStateMachine):
     """One base at a time, some folders on the disk, one worker and its ghosts."""
 
-    url: str  # set by the test: a database of its own
+    url: str  # set by the test
     app_settings: Settings
     worker: ManualWorker
     base: Base
@@ -42,14 +42,14 @@ class Model(RuleBasedStateMachine):
         self.db = Database(self.url)
         self.clock = DatabaseClock(self.db)
         self.disk = Path(tempfile.mkdtemp(prefix="gristmill-machine-"))
-        self.files: dict[Path, str | None] = {}  # what they hold; None: nothing that can be read
+        self.files: dict[Path, str | None] = {}  # the text of each file; None when it can't be read
         self.roots: dict[ItemId, Path] = {}
         self.texts: dict[ItemId, str] = {}  # of notes and uploads
         self.parents: dict[ItemId, ItemId | None] = {}
-        self.deleted: set[ItemId] = set()
+        self.deleted_ids: set[ItemId] = set()
         self.ghosts: list[Job] = []
         self.count = 0
-        self.started = False
+        self.is_started = False
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         return self.runner.run(work)
@@ -68,12 +68,12 @@ class Model(RuleBasedStateMachine):
         for name in FOLDERS:
             (self.disk / name).mkdir()
         self.run(begin())
-        self.started = True
+        self.is_started = True
 
     def teardown(self) -> None:
         try:
-            if self.started:
-                self.run(self.end())
+            if self.is_started:
+                self.run(self.finish_and_check())
         finally:
             vars(faults)["_armed"].clear()
             self.run(self.db.close())
@@ -84,26 +84,28 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def the_promises_hold(self) -> None:
-        if self.started:
-            self.run(self.look())
+        if self.is_started:
+            self.run(self.check())
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         await self.worker.assert_healthy()
-        shown = await self.worker.rows(
+        rows = await self.worker.rows(
             "select id from item where status <> 'deleting' and id = any (%s) and base_id in"
             " (select id from base where status <> 'deleting')",
-            list(self.deleted),
+            list(self.deleted_ids),
         )
-        assert shown == [], "something deleted is visible"
-        lost = {*self.roots, *self.texts} - {row[0] for row in await self.worker.rows("select id from item")}
-        assert not lost, "something is lost that was not deleted"
-        under = await self.worker.rows(
+        assert rows == [], "something deleted is visible"
+        missing_ids = {*self.roots, *self.texts} - {
+            row[0] for row in await self.worker.rows("select id from item")
+        }
+        assert not missing_ids, "something is lost that was not deleted"
+        live_below_deleted = await self.worker.rows(
             "select c.title from item c join item p on p.id = c.parent_id"
             " where p.status = 'deleting' and c.status <> 'deleting'"
         )
-        assert under == [], "something lives below what is being deleted"
+        assert live_below_deleted == [], "something lives below what is being deleted"
 
-    async def everything(self) -> list[Any]:
+    async def snapshot(self) -> list[Any]:
         return [
             await self.worker.rows("select * from item order by id"),
             await self.worker.rows("select item_id, version, index, text from chunk order by 1, 2, 3"),
@@ -111,43 +113,45 @@ class Model(RuleBasedStateMachine):
             await self.worker.rows("select id, state, lease, attempt, result from job order by id"),
         ]
 
-    async def end(self) -> None:
+    async def finish_and_check(self) -> None:
         """Finish all work; re-index everything and finish; delete everything and finish."""
-        await self.to_rest()
-        for path in self.roots.values():  # one that is gone would be refused, and stay as it was
+        await self.work_until_idle()
+        for path in self.roots.values():  # a missing folder would be rejected and stay unchanged
             path.mkdir(parents=True, exist_ok=True)
         if roots := await self.live_roots():
             await self.worker.reindex(self.base, *roots)
-            await self.to_rest()
+            await self.work_until_idle()
         expected = Counter(self.texts.values())
-        spoiled = 0
+        unreadable_count = 0
         for path in self.roots.values():
             below = [text for file, text in self.files.items() if file.is_relative_to(path)]
             expected.update(text for text in below if text is not None)
-            spoiled += below.count(None)
-        completed = await self.worker.rows(
+            unreadable_count += below.count(None)
+        completed_rows = await self.worker.rows(
             "select c.text from chunk c join item i on i.id = c.item_id and c.version = i.live_version"
             " where i.status = 'completed'"
         )
-        assert Counter(row[0] for row in completed) == expected
-        failed = await self.worker.rows(
+        assert Counter(row[0] for row in completed_rows) == expected
+        failed_rows = await self.worker.rows(
             "select error_code from item where status = 'failed' and type = 'file' order by 1"
         )
-        assert failed == [("unsupported_type",)] * spoiled
+        assert failed_rows == [("unsupported_type",)] * unreadable_count
         if expected.total() < 100:
             assert expected - Counter(await self.worker.search_texts(self.base, "rye")) == Counter()
         if roots:
-            gone = await self.below(roots)
+            deleted_ids = await self.with_descendants(roots)
             await delete.delete(self.db, self.base.id, roots)
-            self.forget(gone)
-            await self.look()
-        await self.to_rest()
-        left = await self.worker.remaining_rows()
-        left["jobs"] = await self.worker.value("select count(*) from job where kind <> 'reindex_subtree'")
-        assert not any(left.values()), left
+            self.forget(deleted_ids)
+            await self.check()
+        await self.work_until_idle()
+        remaining = await self.worker.remaining_rows()
+        remaining["jobs"] = await self.worker.value(
+            "select count(*) from job where kind <> 'reindex_subtree'"
+        )
+        assert not any(remaining.values()), remaining
         assert [blob async for blob in self.worker.originals.blobs.list()] == []
 
-    async def to_rest(self) -> None:
+    async def work_until_idle(self) -> None:
         for _ in range(100):
             await self.clock.advance(timedelta(minutes=20))
             async with self.db.connection() as tx:
@@ -158,7 +162,7 @@ class Model(RuleBasedStateMachine):
                 break
         else:
             raise AssertionError("some work never ends")
-        await self.look()
+        await self.check()
         assert set((await self.worker.statuses()).values()) <= {"completed", "failed"}
 
     # ── the model ────────────────────────────────────────────────────────────────────────────────────────
@@ -167,19 +171,19 @@ class Model(RuleBasedStateMachine):
         self.count += 1
         self.base = await self.worker.base(f"base {self.count}")
 
-    def text(self) -> str:
+    def new_text(self) -> str:
         self.count += 1
         return f"rye {self.count}"
 
-    def root(self, chosen: int | None) -> ItemId | None:
+    def pick_root(self, selection: int | None) -> ItemId | None:
         roots = sorted(self.roots)
-        return roots[chosen % len(roots)] if chosen is not None and roots else None
+        return roots[selection % len(roots)] if selection is not None and roots else None
 
-    async def live(self, chosen: Sequence[int]) -> list[ItemId]:
+    async def pick_live_items(self, selection: Sequence[int]) -> list[ItemId]:
         rows = await self.worker.rows(
             "select id from item where base_id = %s and status <> 'deleting' order by id", self.base.id
         )
-        return [rows[choice % len(rows)][0] for choice in chosen] if rows else []
+        return [rows[choice % len(rows)][0] for choice in selection] if rows else []
 
     async def live_roots(self) -> list[ItemId]:
         return [
@@ -189,18 +193,18 @@ class Model(RuleBasedStateMachine):
             )
         ]
 
-    async def below(self, ids: Sequence[ItemId]) -> list[ItemId]:
-        """These items and all below them, found by another query than the code's own."""
-        found = list(ids)
+    async def with_descendants(self, ids: Sequence[ItemId]) -> list[ItemId]:
+        """These items and their descendants, by another query than the code's own."""
+        descendants = list(ids)
         while ids := [
             row[0]
             for row in await self.worker.rows("select id from item where parent_id = any (%s)", list(ids))
         ]:
-            found += ids
-        return found
+            descendants += ids
+        return descendants
 
-    def forget(self, gone: Sequence[ItemId]) -> None:
-        self.deleted |= set(gone)
-        for item_id in gone:
-            for known in (self.roots, self.texts, self.parents):
-                known.pop(item_id, None)
+    def forget(self, ids: Sequence[ItemId]) -> None:
+        self.deleted_ids |= set(ids)
+        for item_id in ids:
+            for mapping in (self.roots, self.texts, self.parents):
+                mapping.pop(item_id, None)

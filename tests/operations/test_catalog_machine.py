@@ -25,8 +25,8 @@ from gristmill.operations.reindex import SubtreeActive
 from gristmill.operations.uploads import store_upload
 from gristmill.settings import Settings
 from gristmill.work import OnActive
-from tests.database_clock import DatabaseClock
-from tests.operations.interleave import paused_at
+from tests.database_clock import stop_clock
+from tests.operations.interleave import pause_at
 from tests.operations.manual_worker import (
     LEASE,
     UNLIMITED,
@@ -56,7 +56,7 @@ POINTS = {
     "delete_subtree": ["remove.batch", "remove.names_found", "remove.bytes_gone"],
     "delete_base": ["remove.batch", "remove.names_found", "remove.bytes_gone"],
 }
-# Where no transaction is open, so that others can go ahead.
+# Points outside transactions, so that other workers can continue.
 OPEN = {
     "index.opened",
     "index.embedded",
@@ -70,7 +70,7 @@ OPEN = {
 
 
 class Catalog(Model):
-    """All that may happen."""
+    """Every operation, failure and crash, as rules."""
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -88,16 +88,16 @@ class Catalog(Model):
         on_conflict=st.sampled_from(["rename", "skip", "replace"]),
     )
     def add_note(self, title: str, where: int | None, on_conflict: OnConflict) -> None:
-        parent = self.root(where)
-        text = self.text()
+        parent = self.pick_root(where)
+        text = self.new_text()
         entry = note_to_add(title, text)
         for item in self.run(self.worker.add(self.base, entry, parent_id=parent, on_conflict=on_conflict)):
             self.texts[item.id], self.parents[item.id] = text, parent
 
     @rule(which=st.sampled_from([1, 2]), where=CHOICE | st.none())
     def upload(self, which: int, where: int | None) -> None:
-        """Equal bytes come again and again, so that they are shared, removed and stored anew."""
-        text, parent = f"rye upload {which}", self.root(where)
+        """Equal bytes are uploaded repeatedly, so that they are shared, removed and stored again."""
+        text, parent = f"rye upload {which}", self.pick_root(where)
 
         async def go() -> None:
             blob = await store_upload(
@@ -110,22 +110,22 @@ class Catalog(Model):
 
         self.run(go())
 
-    @rule(chosen=CHOICES)
-    def delete(self, chosen: list[int]) -> None:
-        self.run(self.delete_some(chosen))
+    @rule(selection=CHOICES)
+    def delete(self, selection: list[int]) -> None:
+        self.run(self.delete_some(selection))
 
-    async def delete_some(self, chosen: Sequence[int]) -> None:
-        if ids := await self.live(chosen):
-            gone = await self.below(ids)
+    async def delete_some(self, selection: Sequence[int]) -> None:
+        if ids := await self.pick_live_items(selection):
+            removed_ids = await self.with_descendants(ids)
             await delete.delete(self.db, self.base.id, ids)
-            self.forget(gone)
+            self.forget(removed_ids)
 
-    @rule(chosen=CHOICES, on_active=st.sampled_from(["reject", "skip", "after"]))
-    def reindex(self, chosen: list[int], on_active: OnActive) -> None:
-        self.run(self.reindex_some(chosen, on_active))
+    @rule(selection=CHOICES, on_active=st.sampled_from(["reject", "skip", "after"]))
+    def reindex(self, selection: list[int], on_active: OnActive) -> None:
+        self.run(self.reindex_some(selection, on_active))
 
-    async def reindex_some(self, chosen: Sequence[int], on_active: OnActive) -> None:
-        if ids := await self.live(chosen):
+    async def reindex_some(self, selection: Sequence[int], on_active: OnActive) -> None:
+        if ids := await self.pick_live_items(selection):
             async with self.db.connection() as tx:
                 busy = await catalog.find_unfinished_items(tx, ids)
             try:
@@ -136,24 +136,24 @@ class Catalog(Model):
                 if error.code != "source_unavailable":
                     raise
 
-    @rule(chosen=CHOICE)
-    def cancel(self, chosen: int) -> None:
-        self.run(self.on_some_job(chosen, "state <> 'dead'", cancel.cancel))
+    @rule(selection=CHOICE)
+    def cancel(self, selection: int) -> None:
+        self.run(self.on_some_job(selection, "state <> 'dead'", cancel.cancel))
 
-    @rule(chosen=CHOICE)
-    def retry(self, chosen: int) -> None:
-        self.run(self.on_some_job(chosen, "state = 'dead'", retrying.retry))
+    @rule(selection=CHOICE)
+    def retry(self, selection: int) -> None:
+        self.run(self.on_some_job(selection, "state = 'dead'", retrying.retry))
 
     async def on_some_job(
-        self, chosen: int, which: str, ask: Callable[[Database, JobId], Awaitable[object]]
+        self, selection: int, which: str, operation: Callable[[Database, JobId], Awaitable[object]]
     ) -> None:
         async with self.db.connection() as tx:
-            found = await (
+            job_row = await (
                 await tx.execute(f"select id from job where {which} order by id".encode())
             ).fetchall()
-        if found:
+        if job_row:
             try:
-                await ask(self.db, JobId(found[chosen % len(found)][0]))
+                await operation(self.db, JobId(job_row[selection % len(job_row)][0]))
             except Conflict as error:
                 if error.code not in ("job_not_cancellable", "job_outdated", "job_not_dead"):
                     raise
@@ -172,9 +172,9 @@ class Catalog(Model):
             return
 
         async def go() -> None:
-            gone = [row[0] for row in await self.worker.rows("select id from item")]
+            removed_ids = [row[0] for row in await self.worker.rows("select id from item")]
             await bases.delete(self.db, self.base.id)
-            self.forget(gone)
+            self.forget(removed_ids)
             await self.new_base()
 
         self.run(go())
@@ -185,7 +185,7 @@ class Catalog(Model):
     def write(self, where: str, name: str, readable: bool) -> None:
         path = self.disk / where / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.files[path] = self.text() if readable else None
+        self.files[path] = self.new_text() if readable else None
         path.write_text(self.files[path] or "\0\0")
 
     @rule(where=st.sampled_from(["A/s", "A/s/t"]))
@@ -193,10 +193,10 @@ class Catalog(Model):
         shutil.rmtree(self.disk / where, ignore_errors=True)
         self.files = {path: text for path, text in self.files.items() if path.exists()}
 
-    @rule(chosen=CHOICE)
-    def unlink(self, chosen: int) -> None:
+    @rule(selection=CHOICE)
+    def unlink(self, selection: int) -> None:
         if self.files:
-            path = sorted(self.files)[chosen % len(self.files)]
+            path = sorted(self.files)[selection % len(self.files)]
             path.unlink()
             del self.files[path]
 
@@ -204,21 +204,21 @@ class Catalog(Model):
 
     @rule(number=st.integers(1, 8))
     def work(self, number: int) -> None:
-        """Some jobs, side by side."""
+        """Run some jobs concurrently."""
 
         async def go() -> None:
             await asyncio.gather(*(self.worker.run(job) for job in await self.worker.claim(number)))
 
         self.run(go())
 
-    @rule(chosen=CHOICE)
-    def fail(self, chosen: int) -> None:
+    @rule(selection=CHOICE)
+    def fail(self, selection: int) -> None:
         """An attempt that fails somewhere on its way."""
 
         async def go() -> None:
             for job in await self.worker.claim(1):
                 points = POINTS[job.kind]
-                faults.arm(f"{points[chosen % len(points)]}=fail")
+                faults.arm(f"{points[selection % len(points)]}=fail")
                 await self.worker.run(job)
                 vars(faults)["_armed"].clear()
 
@@ -226,7 +226,7 @@ class Catalog(Model):
 
     @rule(number=st.integers(1, 3))
     def crash(self, number: int) -> None:
-        """A worker takes jobs and is gone; another starts. What it held comes back when its lease is out."""
+        """A worker claims jobs and dies; another starts. Its jobs are queued again when its lease expires."""
 
         async def go() -> None:
             self.ghosts += await self.worker.claim(number)
@@ -244,41 +244,43 @@ class Catalog(Model):
 
         self.run(go())
 
-    @rule(chosen=CHOICE)
-    def ghost(self, chosen: int) -> None:
-        """A worker that was thought dead runs its job after all; if another has it by now, nothing changes."""
+    @rule(selection=CHOICE)
+    def ghost(self, selection: int) -> None:
+        """A worker that was considered dead runs its job after all; if another worker has it by now, nothing changes."""
 
         async def go() -> None:
-            # Not as a precondition: who claims what is for the database to say, and not the same in every run.
+            # Not a precondition: which worker claims which job depends on the database and differs between runs.
             if not self.ghosts:
                 return
-            job = self.ghosts.pop(chosen % len(self.ghosts))
+            job = self.ghosts.pop(selection % len(self.ghosts))
             held_still = await self.worker.rows(
                 "select from job where id = %s and lease = %s", job.id, job.lease
             )
-            before = await self.everything()
+            before = await self.snapshot()
             await self.worker.run(job)
-            assert held_still or await self.everything() == before, "a ghost wrote something"
+            assert held_still or await self.snapshot() == before, "a ghost wrote something"
 
         self.run(go())
 
-    @rule(chosen=CHOICES, what=st.sampled_from(["delete", "reindex", "replace", "cancel", "time"]))
-    def meanwhile(self, chosen: list[int], what: str) -> None:
-        """Something is asked while a job is in the middle of its work."""
+    @rule(selection=CHOICES, event=st.sampled_from(["delete", "reindex", "replace", "cancel", "time"]))
+    def interrupt_a_job(self, selection: list[int], event: str) -> None:
+        """An operation comes while a job is in the middle of its work."""
 
         async def go() -> None:
             for job in await self.worker.claim(1):
                 points = [point for point in POINTS[job.kind] if point in OPEN] or ["none"]
-                async with paused_at(points[chosen[0] % len(points)], self.worker.run(job), must_reach=False):
-                    match what:
+                async with pause_at(
+                    points[selection[0] % len(points)], self.worker.run(job), must_reach=False
+                ):
+                    match event:
                         case "delete":
-                            await self.delete_about(job, chosen)
+                            await self.delete_subject(job, selection)
                         case "reindex":
-                            await self.reindex_some(chosen, "after")
+                            await self.reindex_some(selection, "after")
                         case "replace":
-                            await self.replace_about(job)
+                            await self.replace_subject(job)
                         case "cancel":
-                            await self.on_some_job(chosen[0], "state = 'running'", cancel.cancel)
+                            await self.on_some_job(selection[0], "state = 'running'", cancel.cancel)
                         case _:
                             await self.clock.advance(2 * LEASE)
                             await self.worker.enrol()
@@ -287,72 +289,65 @@ class Catalog(Model):
 
         self.run(go())
 
-    async def delete_about(self, job: Job, chosen: Sequence[int]) -> None:
-        """Delete what the job is about, or the root above it; all of it goes at once in half of the cases."""
+    async def delete_subject(self, job: Job, selection: Sequence[int]) -> None:
+        """Delete the job's item; in half of the cases another worker removes it at once."""
         if job.subject is None or not await self.worker.rows("select from item where id = %s", job.subject):
             return
-        gone = await self.below([ItemId(job.subject)])
-        if set(gone) & self.deleted:
+        removed_ids = await self.with_descendants([ItemId(job.subject)])
+        if set(removed_ids) & self.deleted_ids:
             return
         await delete.delete(self.db, self.base.id, [ItemId(job.subject)])
-        self.forget(gone)
-        if chosen[-1] % 2:
-            other = await ManualWorker.start(self.db, self.app_settings)
-            await other.work()
+        self.forget(removed_ids)
+        if selection[-1] % 2:
+            second_worker = await ManualWorker.start(self.db, self.app_settings)
+            await second_worker.work()
 
-    async def replace_about(self, job: Job) -> None:
-        if job.subject is not None and job.subject in self.texts and job.subject not in self.deleted:
+    async def replace_subject(self, job: Job) -> None:
+        if job.subject is not None and job.subject in self.texts and job.subject not in self.deleted_ids:
             ((title, type_),) = await self.worker.rows(
                 "select title, type from item where id = %s", job.subject
             )
             if type_ == "note":
-                text = self.text()
+                text = self.new_text()
                 parent = self.parents[ItemId(job.subject)]
                 (item,) = await self.worker.add(
                     self.base, note_to_add(title, text), parent_id=parent, on_conflict="replace"
                 )
                 self.texts[item.id] = text
 
-    @rule(chosen=CHOICES, deleting=st.booleans())
-    def all_at_once(self, chosen: list[int], deleting: bool) -> None:
-        """Callers and jobs side by side, on their own connections."""
-        self.run(self.everybody(chosen, deleting=deleting))
+    @rule(selection=CHOICES, deleting=st.booleans())
+    def concurrent_calls(self, selection: list[int], deleting: bool) -> None:
+        """Calls and jobs run concurrently, each on its own connection."""
+        self.run(self.run_concurrently(selection, deleting=deleting))
 
-    async def everybody(self, chosen: list[int], *, deleting: bool) -> None:
-        root = self.root(chosen[0])
+    async def run_concurrently(self, selection: list[int], *, deleting: bool) -> None:
+        root = self.pick_root(selection[0])
         if root is None:
             return
-        gone, text = await self.below([root]), self.text()
-        asked: list[Coroutine[Any, Any, Any]] = [
+        removed_ids, text = await self.with_descendants([root]), self.new_text()
+        calls: list[Coroutine[Any, Any, Any]] = [
             self.worker.reindex(self.base, root, on_active="after"),
             add.add(self.db, self.base.id, [note_to_add("w", text)], UNLIMITED, parent_id=root),
             *(self.worker.run(job) for job in await self.worker.claim(3)),
         ]
         if deleting:
-            asked.append(delete.delete(self.db, self.base.id, [root]))
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException) and not isinstance(answer, RequestError):
-                raise answer
-        if isinstance(answers[1], add.AddResult):
-            (item,) = answers[1].created
+            calls.append(delete.delete(self.db, self.base.id, [root]))
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, RequestError):
+                raise result
+        if isinstance(results[1], add.AddResult):
+            (item,) = results[1].created
             self.texts[item.id], self.parents[item.id] = text, root
-            gone.append(item.id)
+            removed_ids.append(item.id)
         if deleting:
-            self.forget(gone)
+            self.forget(removed_ids)
 
 
 @pytest.fixture
 def machine(database_url: str, settings: Settings) -> type[Catalog]:
     """The machine, on a database and a blob store of its own."""
-
-    async def stop_the_clock() -> None:
-        db = Database(database_url)
-        await db.open()
-        await DatabaseClock.install(db)
-        await db.close()
-
-    asyncio.run(stop_the_clock())
+    asyncio.run(stop_clock(database_url))
     return type("OnOwnDatabase", (Catalog,), {"url": database_url, "app_settings": settings})
 
 
@@ -361,7 +356,7 @@ def test_no_sequence_of_operations_breaks_a_promise(machine: type[Catalog]) -> N
     run_state_machine_as_test(machine, settings=PATIENT)
 
 
-# It is enough that one is found, by few steps; that they can be made fewer is not what these are about.
+# One failing sequence is enough; shrinking it is not needed.
 EAGER = settings(
     PATIENT,
     max_examples=2_000,
@@ -374,7 +369,7 @@ EAGER = settings(
 
 
 PLANTED: dict[str, LiteralString] = {
-    "tells no container how its children are": (
+    "derives no status of containers": (
         "create or replace function item_derive_status(p_item uuid) returns void language sql as 'select'"
     ),
     "raises no version": (
@@ -385,14 +380,14 @@ PLANTED: dict[str, LiteralString] = {
 }
 
 
-@pytest.mark.parametrize("planted", [*PLANTED])
-def test_the_machine_catches_a_database_that(machine: type[Catalog], database_url: str, planted: str) -> None:
-    """The test above can fail: it finds what is planted here."""
+@pytest.mark.parametrize("fault", [*PLANTED])
+def test_the_machine_catches_a_database_that(machine: type[Catalog], database_url: str, fault: str) -> None:
+    """The test above can fail: it finds the faults planted here."""
     with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute(PLANTED[planted])
-    found = (AssertionError, psycopg.IntegrityError)
-    # Jobs race, so that the same steps may go another way when they are tried again: then both are told.
-    with pytest.raises((*found, FlakyFailure)) as caught:
+        connection.execute(PLANTED[fault])
+    failures = (AssertionError, psycopg.IntegrityError)
+    # Jobs race, so a repeated sequence may end differently: then both failures are reported.
+    with pytest.raises((*failures, FlakyFailure)) as caught:
         run_state_machine_as_test(machine, settings=EAGER)
     if isinstance(caught.value, FlakyFailure):
-        assert all(isinstance(error, found) for error in caught.value.exceptions), caught.value
+        assert all(isinstance(error, failures) for error in caught.value.exceptions), caught.value

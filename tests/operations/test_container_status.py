@@ -8,7 +8,7 @@ import pytest
 from gristmill.catalog import Base, Item
 from gristmill.errors import Permanent
 from gristmill.operations import cancel, delete, queue
-from tests.operations.interleave import paused_at
+from tests.operations.interleave import pause_at
 from tests.operations.manual_worker import ManualWorker, folder_to_add, index_folder, note_to_add
 
 COMPLETED = dict.fromkeys(["docs", "deep", "a.md", "b.md"], "completed")
@@ -93,7 +93,7 @@ async def test_a_folder_is_processing_while_its_entries_are_filed(
 ) -> None:
     """S0-45: from the first batch on, before its listing has ended."""
     await worker.add(base, folder_to_add(docs))
-    async with paused_at("expand.filed", worker.run(await worker.take("prepare_root"))):
+    async with pause_at("expand.filed", worker.run(await worker.take("prepare_root"))):
         assert await worker.statuses() == {"docs": "processing", "deep": "preparing", "a.md": "processing"}
 
 

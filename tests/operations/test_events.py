@@ -1,4 +1,4 @@
-"""Events are written with what they tell of, and everybody reads them in one order that nothing slips past."""
+"""Events commit with the change that they report, and all readers see them in one order without gaps."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,7 @@ from gristmill.identity import LOCAL_ORG
 from gristmill.operations import add, bases, cancel, delete
 from gristmill.operations import retry as retrying
 from tests.embedding.hashed import HashedEmbedder
-from tests.operations.interleave import paused_at, start_blocked
+from tests.operations.interleave import pause_at, start_blocked
 from tests.operations.manual_worker import (
     UNLIMITED,
     ManualWorker,
@@ -27,7 +27,7 @@ from tests.operations.manual_worker import (
 
 
 async def read(db: Database, after: int = 0) -> list[RecordedEvent]:
-    """What a reader sees who comes now."""
+    """The events that a reader sees now."""
     async with db.transaction() as tx:
         while await events.sequence_batch(tx):
             pass
@@ -40,7 +40,7 @@ def types(events_read: list[RecordedEvent], about: Any = None) -> list[str]:
     return [event.type for event in events_read if about is None or event.subject == about]
 
 
-async def test_a_note_tells_of_each_step_of_its_way_once(worker: ManualWorker, base: Base) -> None:
+async def test_a_note_records_each_of_its_steps_once(worker: ManualWorker, base: Base) -> None:
     """S3-14, S3-16, S3-17, S3-18, S3-20, S3-21; S3-08, S3-09, S3-11."""
     (item,) = await worker.add(base, note_to_add("rye"))
     await worker.work()
@@ -59,17 +59,17 @@ async def test_a_note_tells_of_each_step_of_its_way_once(worker: ManualWorker, b
     assert events_read[-1].data == {"completed": 1, "failed": 0}
 
 
-async def test_what_follows_from_a_request_carries_its_cause(
+async def test_events_that_follow_from_a_request_carry_its_cause(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     """From the add through the folder to the files below it; a reindex has its own."""
-    added = await add.add(worker.db, base.id, [folder_to_add(docs)], UNLIMITED)
+    result = await add.add(worker.db, base.id, [folder_to_add(docs)], UNLIMITED)
     await worker.work()
     of_documents = [event for event in await read(worker.db) if event.subject is not None]
     assert len(of_documents) == 14  # two folders with two events each, two files with five
-    assert {event.cause for event in of_documents} == {added.cause}
+    assert {event.cause for event in of_documents} == {result.cause}
     last = (await read(worker.db))[-1].seq
-    again = await worker.reindex(base, added.created[0].id)
+    again = await worker.reindex(base, result.created[0].id)
     await worker.work()
     later = [event for event in await read(worker.db, last) if event.subject is not None]
     assert {event.cause for event in later} == {again.job_id}
@@ -96,7 +96,7 @@ async def test_a_base_is_ready_once_and_again_only_after_new_work(
 async def test_a_base_is_ready_whatever_ended_its_last_item(
     worker: ManualWorker, base: Base, end: str
 ) -> None:
-    """S3-21: nothing of it is active any more."""
+    """S3-21: the base has no active item any more."""
     (_, last) = await worker.add(base, note_to_add("one"), note_to_add("two"))
     first_job, last_job = await worker.claim(2)
     await worker.run(first_job)
@@ -104,9 +104,9 @@ async def test_a_base_is_ready_whatever_ended_its_last_item(
     match end:
         case "fails":
             async with worker.db.transaction() as tx:
-                buried = worker.handlers["index_document"].on_dead
-                assert buried is not None
-                await buried(tx, last_job, Permanent("It has no text.", code="no_text"))
+                on_dead = worker.handlers["index_document"].on_dead
+                assert on_dead is not None
+                await on_dead(tx, last_job, Permanent("It has no text.", code="no_text"))
         case "is cancelled":
             await cancel.cancel(worker.db, last_job.id)
         case _:
@@ -118,23 +118,23 @@ async def test_a_base_is_ready_whatever_ended_its_last_item(
         assert types(events_read, last.id)[-1] == "ItemFailed"
 
 
-async def test_of_two_that_end_the_last_two_items_exactly_one_tells_that_the_base_is_ready(
+async def test_when_the_last_two_items_end_at_once_the_base_is_announced_once(
     worker: ManualWorker, second_worker: ManualWorker, base: Base
 ) -> None:
     """S3-21: neither commits before the other has ended its item too."""
     await worker.add(base, note_to_add("one"), note_to_add("two"))
     (first_job,) = await worker.claim()
     (second_job,) = await second_worker.claim()
-    async with paused_at("publish.before_commit", worker.run(first_job)):
-        other = await start_blocked(worker, second_worker.run(second_job))
-    await other
+    async with pause_at("publish.before_commit", worker.run(first_job)):
+        second_run = await start_blocked(worker, second_worker.run(second_job))
+    await second_run
     assert types(await read(worker.db)).count("KnowledgeSpaceAllDocumentsIngested") == 1
 
 
 async def test_a_commit_that_lands_late_is_never_skipped_by_a_cursor(
     worker: ManualWorker, base: Base
 ) -> None:
-    """The late one was written first: it comes after what a reader has seen, not before."""
+    """The late event was written first, but comes after the events that a reader has seen."""
     last = (await read(worker.db))[-1].seq
     async with await psycopg.AsyncConnection.connect(worker.db.url) as late:
         await events.record(late, events.BaseChanged(base.id, "late"))
@@ -150,7 +150,7 @@ async def test_a_commit_that_lands_late_is_never_skipped_by_a_cursor(
 async def test_many_writers_and_readers_at_once_lose_nothing_and_agree(
     worker: ManualWorker, base: Base
 ) -> None:
-    """Readers with a cursor, each putting in order what it finds, while sixteen transactions commit at a time."""
+    """Readers follow a cursor while sixteen transactions commit at a time."""
     event_count = 400
 
     async def write(number: int) -> None:
@@ -158,17 +158,17 @@ async def test_many_writers_and_readers_at_once_lose_nothing_and_agree(
             await events.record(tx, events.BaseChanged(base.id, str(number)))
 
     async def follow() -> list[tuple[int, str]]:
-        received: list[tuple[int, str]] = []
-        while len(received) < event_count:
-            after = received[-1][0] if received else start
-            received += [(event.seq, event.data["name"]) for event in await read(worker.db, after)]
-        return received
+        events_read: list[tuple[int, str]] = []
+        while len(events_read) < event_count:
+            after = events_read[-1][0] if events_read else start
+            events_read += [(event.seq, event.data["name"]) for event in await read(worker.db, after)]
+        return events_read
 
     start = (await read(worker.db))[-1].seq
     readers = [asyncio.create_task(follow()) for _ in range(3)]
     await asyncio.gather(*(write(number) for number in range(event_count)))
-    first, *others = await asyncio.gather(*readers)
-    assert others == [first, first]
+    first, *other_readers = await asyncio.gather(*readers)
+    assert other_readers == [first, first]
     assert sorted(int(name) for _, name in first) == list(range(event_count))
     assert [seq for seq, _ in first] == list(range(start + 1, start + event_count + 1))
 
@@ -182,7 +182,7 @@ async def test_many_writers_and_readers_at_once_lose_nothing_and_agree(
         ("expand", "expand.before_commit"),
     ],
 )
-async def test_a_change_that_is_rolled_back_tells_nothing(
+async def test_a_change_that_is_rolled_back_records_no_event(
     worker: ManualWorker, base: Base, docs: Path, ask: str, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """State, job and event commit together or not at all."""
@@ -217,7 +217,7 @@ NO_EVENTS = (
 async def test_an_event_that_cant_be_written_undoes_the_change(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:
-    """The other way round: nothing happens that is not told."""
+    """Conversely: no change commits without its event."""
     items = await index_folder(worker, base, docs)
     before = await worker.statuses()
     async with worker.db.connection() as tx:
@@ -237,15 +237,17 @@ async def test_an_event_that_cant_be_written_undoes_the_change(
     assert await worker.value("select count(*) from job") == 0
 
 
-async def test_deletions_tell_when_they_are_accepted_and_when_they_are_done(
+async def test_deletions_record_events_when_accepted_and_when_done(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     items = await index_folder(worker, base, docs)
-    accepted = await delete.delete(worker.db, base.id, [items["docs"].id])
+    deletion = await delete.delete(worker.db, base.id, [items["docs"].id])
     await worker.work()
-    gone = await bases.delete(worker.db, base.id)
+    base_deletion = await bases.delete(worker.db, base.id)
     await worker.work()
-    events_read = [event for event in await read(worker.db) if event.cause in (accepted.job_id, gone)]
+    events_read = [
+        event for event in await read(worker.db) if event.cause in (deletion.job_id, base_deletion)
+    ]
     assert types(events_read) == ["ItemsDeleted", "ItemsRemoved", "BaseDeleted", "BaseRemoved"]
     assert events_read[0].data == {"rootIds": [str(items["docs"].id)], "items": 4}
     assert {**events_read[1].data, "rootIds": []} == {

@@ -1,4 +1,4 @@
-"""The seeds' failure windows, which one transaction closes: every injected failure leaves all as it was.
+"""The seeds' failure windows, which one transaction closes: every injected failure leaves the state unchanged.
 
 S0-26, S0-30, S0-41 and S0-46 say how to mend rows whose job could not be queued. Here rows and jobs commit together
 (C3, C4), so there is nothing to mend; each point below is a place where those repairs would have been needed.
@@ -33,13 +33,13 @@ NO_JOBS = (
 
 
 @pytest.fixture(autouse=True)
-def unarmed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing armed here is armed for the next test."""
+def disarm_faults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Disarm all faults before each test."""
     monkeypatch.setattr(faults, "_armed", {})
 
 
 async def state(worker: ManualWorker) -> list[list[tuple[Any, ...]]]:
-    """All that an operation may change; not the attempts and errors that a failure is told by."""
+    """Everything that an operation may change, except the attempts and errors that record a failure."""
     return [
         await worker.rows(
             "select id, status, wanted_version, expanded_version, error_code from item order by 1"
@@ -51,7 +51,7 @@ async def state(worker: ManualWorker) -> list[list[tuple[Any, ...]]]:
 
 
 @pytest.mark.parametrize(
-    ("ask", "points"),
+    ("operation", "points"),
     [
         ("add", ["add.rows_inserted", "schedule.before_enqueue", "add.before_commit"]),
         ("delete", ["delete.marked", "delete.before_commit"]),
@@ -60,8 +60,8 @@ async def state(worker: ManualWorker) -> list[list[tuple[Any, ...]]]:
         ("recover", ["schedule.before_enqueue"]),
     ],
 )
-async def test_an_operation_that_fails_in_the_middle_was_never_asked(
-    worker: ManualWorker, base: Base, docs: Path, ask: str, points: list[str]
+async def test_an_operation_that_fails_in_the_middle_leaves_no_change(
+    worker: ManualWorker, base: Base, docs: Path, operation: str, points: list[str]
 ) -> None:
     """S0-24, S0-26, S0-30, S0-36."""
     items = await index_folder(worker, base, docs)
@@ -70,8 +70,8 @@ async def test_an_operation_that_fails_in_the_middle_was_never_asked(
     )
     before = await state(worker)
 
-    async def asking() -> None:
-        match ask:
+    async def run_operation() -> None:
+        match operation:
             case "add":
                 await add.add(worker.db, base.id, [note_to_add("n"), folder_to_add(docs)], UNLIMITED)
             case "delete":
@@ -86,7 +86,7 @@ async def test_an_operation_that_fails_in_the_middle_was_never_asked(
     for point in points:
         faults.arm(f"{point}=fail")
         with pytest.raises(faults.FaultInjected):
-            await asking()
+            await run_operation()
         assert await state(worker) == before, point
 
 
@@ -114,7 +114,7 @@ async def test_a_queue_that_takes_no_jobs_leaves_every_operation_undone(
 async def test_a_rebuild_that_fails_to_queue_its_work_resets_nothing(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:
-    """S0-41: at no moment is something active without a job."""
+    """S0-41: no item is ever active without a job."""
     items = await index_folder(worker, base, docs)
     await worker.reindex(base, items["docs"].id)
     before = await state(worker)
@@ -134,7 +134,7 @@ async def test_a_rebuild_that_fails_to_queue_its_work_resets_nothing(
 async def test_a_listing_that_fails_to_queue_its_children_files_none_of_that_batch(
     worker: ManualWorker, base: Base, docs: Path, attempts: str
 ) -> None:
-    """S0-46: with attempts left it goes on from there; without, the container failed and nothing is stuck."""
+    """S0-46: with attempts left it continues from there; without, the container has failed and nothing is stuck."""
     await worker.add(base, folder_to_add(docs))
     faults.arm("schedule.before_enqueue=fail")
     job = await worker.take("prepare_root")
@@ -156,7 +156,7 @@ async def test_a_listing_that_fails_to_queue_its_children_files_none_of_that_bat
 async def test_a_listing_that_fails_at_its_end_keeps_its_children_and_is_done_again(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:
-    """S0-44, S0-46: what the first attempt filed is passed over by the second."""
+    """S0-44, S0-46: the second attempt skips what the first one filed."""
     items = await index_folder(worker, base, docs)
     (docs / "a.md").unlink()
     await worker.reindex(base, items["docs"].id)
@@ -179,19 +179,19 @@ async def test_a_removal_that_fails_between_batches_goes_on_from_there(
 ) -> None:
     """S0-33, S1-19: and its receipt counts everything once; S1-20."""
     items = await index_folder(worker, base, docs)
-    accepted = await delete.delete(worker.db, base.id, [items["docs"].id])
+    deletion = await delete.delete(worker.db, base.id, [items["docs"].id])
     for point in ("remove.batch", "remove.names_found", "remove.bytes_gone"):
         faults.arm(f"{point}=fail")
         assert isinstance(await worker.step(), retry.Postpone)
         await worker.make_due()
         assert await worker.search_texts(base, "rye") == []
     await worker.work()
-    receipt = await worker.value("select result from job_history where id = %s", accepted.job_id)
+    receipt = await worker.value("select result from job_history where id = %s", deletion.job_id)
     assert receipt == {"items": 4, "chunks": 2, "contents": 2, "blobs": 0}
     assert await worker.remaining_rows() == {}
 
 
-async def test_cancelling_a_listing_leaves_a_container_that_its_children_say(
+async def test_cancelling_a_listing_leaves_a_container_with_the_status_of_its_children(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S0-10, S4-49: failed as cancelled, once what it filed is done."""

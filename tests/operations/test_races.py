@@ -1,4 +1,4 @@
-"""Two at once, held at named points on real connections: delete wins, nothing is lost, all comes to rest."""
+"""Two operations at once, paused at named points on real connections: delete wins, nothing is lost, and all work ends."""
 
 import asyncio
 from pathlib import Path
@@ -12,7 +12,7 @@ from gristmill.jobs import retry
 from gristmill.operations import add, bases, delete
 from gristmill.operations.reindex import SubtreeActive
 from gristmill.sources import directory
-from tests.operations.interleave import paused_at, start_blocked
+from tests.operations.interleave import pause_at, start_blocked
 from tests.operations.manual_worker import (
     UNLIMITED,
     ManualWorker,
@@ -28,20 +28,20 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ends_healthy")]
 # ── a deletion and a listing ─────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("cleaned", [False, True])
+@pytest.mark.parametrize("is_removed", [False, True])
 @pytest.mark.parametrize("point", ["expand.opened", "expand.listed", "expand.filed"])
 async def test_a_folder_deleted_while_it_is_listed_gets_no_more_children(
-    worker: ManualWorker, second_worker: ManualWorker, base: Base, docs: Path, point: str, cleaned: bool
+    worker: ManualWorker, second_worker: ManualWorker, base: Base, docs: Path, point: str, is_removed: bool
 ) -> None:
     """S0-43, S0-45, S0-47: before expansion, before the first batch is filed, and after it."""
     (root,) = await worker.add(base, folder_to_add(docs))
     job = await worker.take("prepare_root")
-    async with paused_at(point, worker.run(job)):
+    async with pause_at(point, worker.run(job)):
         await delete.delete(worker.db, base.id, [root.id])
         before = await worker.statuses()
         assert set(before.values()) == {"deleting"}
         assert len(before) == (4 if point == "expand.filed" else 1)
-        if cleaned:
+        if is_removed:
             await second_worker.work()
             before = {}
     assert await worker.statuses() == before
@@ -53,10 +53,10 @@ async def test_a_folder_deleted_while_it_is_listed_gets_no_more_children(
 async def test_a_deletion_waits_for_the_batch_that_is_being_filed_and_takes_it_too(
     worker: ManualWorker, base: Base, docs: Path, point: str
 ) -> None:
-    """S0-11: the subtree is what it is when the deletion has its turn."""
+    """S0-11: the deletion takes the subtree as it is when it gets the lock."""
     (root,) = await worker.add(base, folder_to_add(docs))
     job = await worker.take("prepare_root")
-    async with paused_at(point, worker.run(job)):
+    async with pause_at(point, worker.run(job)):
         deletion = await start_blocked(worker, delete.delete(worker.db, base.id, [root.id]))
     await deletion
     assert set((await worker.statuses()).values()) == {"deleting"}
@@ -72,7 +72,7 @@ async def test_a_folder_deleted_between_its_listing_and_that_of_the_folder_in_it
     (root,) = await worker.add(base, folder_to_add(docs))
     await worker.step()
     jobs = {job.kind: job for job in await worker.claim(5)}
-    async with paused_at("expand.listed", worker.run(jobs["prepare_root"])):
+    async with pause_at("expand.listed", worker.run(jobs["prepare_root"])):
         await delete.delete(worker.db, base.id, [root.id])
     await worker.run(jobs["index_document"])
     await worker.work()
@@ -87,12 +87,12 @@ async def test_a_deletion_between_the_check_of_a_reindex_and_its_job_wins(
 ) -> None:
     """S0-39: the deletion waits for the request, and the job that the request queued passes it over."""
     items = await index_folder(worker, base, docs)
-    async with paused_at(
+    async with pause_at(
         "reindex.checked", worker.reindex(base, items["docs"].id, items["deep"].id)
-    ) as asked:
+    ) as request:
         deletion = await start_blocked(worker, delete.delete(worker.db, base.id, [items["b.md"].id]))
     await deletion
-    assert (await asked).root_ids == [items["docs"].id]
+    assert (await request).root_ids == [items["docs"].id]
     jobs = {job.kind: job for job in await worker.claim(5)}
     assert isinstance(await worker.run(jobs["reindex_subtree"]), retry.Complete)
     assert await worker.value("select max(wanted_version) from item") == 1
@@ -103,11 +103,11 @@ async def test_a_deletion_between_the_check_of_a_reindex_and_its_job_wins(
 async def test_a_deletion_at_the_entry_of_the_rebuild_wins(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:
-    """S0-39: the second look, under the lock."""
+    """S0-39: the status is checked again under the lock."""
     items = await index_folder(worker, base, docs)
     await worker.reindex(base, items["docs"].id)
     job = await worker.take("reindex_subtree")
-    async with paused_at("rebuild.begun", worker.run(job)):
+    async with pause_at("rebuild.begun", worker.run(job)):
         await delete.delete(worker.db, base.id, [items["docs"].id])
     assert set((await worker.statuses()).values()) == {"deleting"}
     assert await worker.rows("select kind from job") == [("delete_subtree",)]
@@ -120,7 +120,7 @@ async def test_a_deletion_that_comes_after_the_reset_stops_what_the_rebuild_bega
     items = await index_folder(worker, base, docs)
     await worker.reindex(base, items["docs"].id)
     job = await worker.take("reindex_subtree")
-    async with paused_at("rebuild.reset", worker.run(job)):
+    async with pause_at("rebuild.reset", worker.run(job)):
         deletion = await start_blocked(worker, delete.delete(worker.db, base.id, [items["docs"].id]))
     await deletion
     assert set((await worker.statuses()).values()) == {"deleting"}
@@ -133,17 +133,17 @@ async def test_a_reindex_that_comes_during_a_deletion_is_refused(
 ) -> None:
     """S0-15."""
     items = await index_folder(worker, base, docs)
-    async with paused_at("delete.marked", delete.delete(worker.db, base.id, [items["b.md"].id])):
-        asked = await start_blocked(worker, worker.reindex(base, items["docs"].id))
+    async with pause_at("delete.marked", delete.delete(worker.db, base.id, [items["b.md"].id])):
+        request = await start_blocked(worker, worker.reindex(base, items["docs"].id))
     with pytest.raises(SubtreeActive):
-        await asked
+        await request
 
 
 @pytest.mark.parametrize("inner_first", [True, False])
-async def test_two_rebuilds_of_overlapping_selections_both_come_true(
+async def test_two_reindexes_of_overlapping_selections_both_complete(
     worker: ManualWorker, base: Base, docs: Path, inner_first: bool
 ) -> None:
-    """S0-40: whoever comes second waits for what is active below its root, or finds the whole being rebuilt."""
+    """S0-40: the second one waits for active items below its root, or finds the whole tree being re-indexed."""
     items = await index_folder(worker, base, docs)
     (docs / "a.md").write_text("rye new a")
     (docs / "deep/b.md").write_text("rye new b")
@@ -151,7 +151,7 @@ async def test_two_rebuilds_of_overlapping_selections_both_come_true(
     for ids in selections if inner_first else reversed(selections):
         await worker.reindex(base, *ids)
     first, then = await worker.claim(2)
-    async with paused_at("rebuild.reset", worker.run(first)):
+    async with pause_at("rebuild.reset", worker.run(first)):
         racing = await start_blocked(worker, worker.run(then))
     assert isinstance(await racing, retry.Postpone if inner_first else retry.Complete)
     await worker.assert_healthy()
@@ -164,10 +164,10 @@ async def test_two_rebuilds_of_overlapping_selections_both_come_true(
 
 async def test_two_rebuilds_of_the_same_leaf_make_it_once(worker: ManualWorker, base: Base) -> None:
     """S4-26: the second selection holds another item too, so that it is a job of its own."""
-    one, two = await worker.add(base, note_to_add("one"), note_to_add("two"))
+    first, second = await worker.add(base, note_to_add("one"), note_to_add("two"))
     await worker.work()
-    await worker.reindex(base, one.id)
-    await worker.reindex(base, one.id, two.id)
+    await worker.reindex(base, first.id)
+    await worker.reindex(base, first.id, second.id)
     await asyncio.gather(*(worker.run(job) for job in await worker.claim(2)))
     versions = await worker.rows("select title, wanted_version from item order by 1")
     assert versions == [("one", 2), ("two", 2)]
@@ -185,7 +185,7 @@ async def test_an_item_added_while_its_parent_is_deleted_is_deleted_with_it(
     adding = add.add(
         worker.db, base.id, [note_to_add("late", "rye late")], UNLIMITED, parent_id=items["deep"].id
     )
-    async with paused_at("add.rows_inserted", adding):
+    async with pause_at("add.rows_inserted", adding):
         deletion = await start_blocked(worker, delete.delete(worker.db, base.id, [items["docs"].id]))
     await deletion
     assert (await worker.statuses())["late"] == "deleting"
@@ -198,7 +198,7 @@ async def test_an_item_added_to_a_parent_that_is_being_deleted_is_refused(
 ) -> None:
     """S0-47: the deletion came first."""
     items = await index_folder(worker, base, docs)
-    async with paused_at("delete.marked", delete.delete(worker.db, base.id, [items["docs"].id])):
+    async with pause_at("delete.marked", delete.delete(worker.db, base.id, [items["docs"].id])):
         adding = await start_blocked(
             worker, add.add(worker.db, base.id, [note_to_add("late")], UNLIMITED, parent_id=items["deep"].id)
         )
@@ -210,7 +210,7 @@ async def test_an_item_added_to_a_parent_that_is_being_deleted_is_refused(
 # ── a deletion and the indexing of a document ────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("cleaned", [False, True])
+@pytest.mark.parametrize("is_removed", [False, True])
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("point", ["index.opened", "index.embedded"])
 async def test_a_late_write_for_an_item_that_was_deleted_leaves_nothing(
@@ -220,7 +220,7 @@ async def test_a_late_write_for_an_item_that_was_deleted_leaves_nothing(
     tmp_path: Path,
     point: str,
     version: int,
-    cleaned: bool,
+    is_removed: bool,
 ) -> None:
     """Promise 3, S3-05: before its first and before its last write, new or re-indexed, with the rows gone or not; S1-18."""
     path = tmp_path / "a.md"
@@ -232,10 +232,10 @@ async def test_a_late_write_for_an_item_that_was_deleted_leaves_nothing(
         await worker.reindex(base, item.id)
         await worker.step()
     job = await worker.take("index_document")
-    async with paused_at(point, worker.run(job)) as late:
+    async with pause_at(point, worker.run(job)) as late:
         await delete.delete(worker.db, base.id, [item.id])
         assert await worker.search_texts(base, "rye") == []
-        if cleaned:
+        if is_removed:
             await second_worker.work()
     assert isinstance(await late, retry.Complete | retry.Ignore)
     assert await worker.search_texts(base, "rye") == []
@@ -249,7 +249,7 @@ async def test_a_deletion_waits_for_the_switch_of_versions_and_takes_what_it_mad
     """S0-11: it is the last write that it waits for, never the work before."""
     (item,) = await worker.add(base, note_to_add("n", "rye"))
     job = await worker.take("index_document")
-    async with paused_at("publish.before_commit", worker.run(job)):
+    async with pause_at("publish.before_commit", worker.run(job)):
         deletion = await start_blocked(worker, delete.delete(worker.db, base.id, [item.id]))
     await deletion
     assert await worker.search_texts(base, "rye") == []
@@ -261,19 +261,17 @@ async def test_a_deletion_waits_for_the_switch_of_versions_and_takes_what_it_mad
 async def test_a_base_deleted_while_its_items_are_worked_on_waits_for_them_and_then_is_gone(
     worker: ManualWorker, second_worker: ManualWorker, base: Base, docs: Path, kind: str
 ) -> None:
-    """S0-34: what runs is told, and its last write can't come after the base."""
+    """S0-34: running jobs are cancelled, and their last write can't come after the base is gone."""
     await worker.add(base, folder_to_add(docs), note_to_add("n", "rye"))
     (job,) = [job for job in await worker.claim(2) if job.kind == kind]
     point = "index.embedded" if kind == "index_document" else "expand.listed"
-    async with paused_at(point, worker.run(job)):
+    async with pause_at(point, worker.run(job)):
         await bases.delete(worker.db, base.id)
         assert await worker.value("select cancelling from job where id = %s", job.id)
         removal = await second_worker.take("delete_base")
         assert isinstance(await second_worker.run(removal), retry.Postpone)
         assert await worker.value("select count(*) from base") == 1
-    await worker.rows(
-        "delete from job where kind <> 'delete_base' returning id"
-    )  # the other that was claimed
+    await worker.rows("delete from job where kind <> 'delete_base' returning id")  # the other claimed job
     await worker.make_due()
     await second_worker.work()
     assert await worker.remaining_rows() == {}
@@ -292,7 +290,7 @@ async def test_a_deletion_above_one_that_is_running_finishes_it(
         (docs / f"deep/{number}.md").write_text(f"rye {number}")
     items = await index_folder(worker, base, docs)
     inner = await delete.delete(worker.db, base.id, [items["deep"].id])
-    async with paused_at("remove.batch", worker.run(await worker.take("delete_subtree"))):
+    async with pause_at("remove.batch", worker.run(await worker.take("delete_subtree"))):
         outer = await delete.delete(worker.db, base.id, [items["docs"].id])
         await second_worker.work()
         assert await worker.statuses() == {}
@@ -305,7 +303,7 @@ async def test_a_deletion_above_one_that_is_running_finishes_it(
     assert await worker.remaining_rows() == {}
 
 
-async def test_deletions_that_meet_in_one_tree_never_stand_in_each_others_way(
+async def test_overlapping_deletions_in_one_tree_never_deadlock(
     worker: ManualWorker,
     second_worker: ManualWorker,
     base: Base,

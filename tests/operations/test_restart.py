@@ -76,7 +76,7 @@ async def test_a_base_that_parks_shows_what_was_interrupted_and_it_can_be_recove
     await worker.assert_healthy()
 
 
-async def test_what_is_dismissed_stays_failed_and_is_not_asked_about_again(
+async def test_a_dismissed_item_stays_failed_and_is_not_reported_again(
     worker: ManualWorker, clock: DatabaseClock, parking: Base, tmp_path: Path
 ) -> None:
     """S4-61."""
@@ -110,7 +110,7 @@ async def test_a_listing_that_was_interrupted_is_parked_like_a_document(
 
 
 @pytest.mark.parametrize("hand_of", [queue.recover, queue.dismiss])
-async def test_all_that_was_interrupted_is_taken_in_portions(
+async def test_interrupted_items_are_recovered_in_portions(
     worker: ManualWorker,
     parking: Base,
     monkeypatch: pytest.MonkeyPatch,
@@ -132,7 +132,7 @@ async def test_all_that_was_interrupted_is_taken_in_portions(
     assert set((await worker.statuses()).values()) == {expected}
 
 
-async def test_a_base_that_resumes_goes_on_by_itself(worker: ManualWorker, clock: DatabaseClock) -> None:
+async def test_a_base_that_resumes_continues_by_itself(worker: ManualWorker, clock: DatabaseClock) -> None:
     """C2: the default."""
     base = await worker.base()
     await worker.add(base, note_to_add("n", "rye"))
@@ -145,7 +145,7 @@ async def test_a_base_that_resumes_goes_on_by_itself(worker: ManualWorker, clock
 async def test_a_job_whose_worker_is_lost_at_every_attempt_ends_as_a_failed_item(
     worker: ManualWorker, clock: DatabaseClock
 ) -> None:
-    """Promise 1: no document can keep killing workers for ever."""
+    """Promise 1: no document can go on killing workers."""
     base = await worker.base()
     await worker.add(base, note_to_add("n", "rye"))
     job = await lose(worker, clock)
@@ -161,17 +161,17 @@ async def test_a_job_whose_worker_is_lost_at_every_attempt_ends_as_a_failed_item
 
 
 async def test_stuck_items_are_shown_recovered_and_dismissed(worker: ManualWorker, tmp_path: Path) -> None:
-    """S4-59, S4-60: of which there should be none, so they are made here by deleting their jobs."""
+    """S4-59, S4-60: there should be none, so the test makes some by deleting their jobs."""
     base = await worker.base()
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/a.md").write_text("rye")
     root, leaf = await worker.add(base, folder_to_add(tmp_path / "docs"), note_to_add("n", "oats"))
-    for recovered in (True, False):
+    for recovers in (True, False):
         await worker.rows("delete from job returning id")
         assert set(await orphans(worker, base)) == {root.id, leaf.id}
         async with worker.db.connection() as tx:
             assert len(await invariants.find_violations(tx)) == 2
-        if recovered:
+        if recovers:
             assert await queue.recover(worker.db, base.id) == 2
         else:
             assert await queue.dismiss(worker.db, base.id) == 2
@@ -185,7 +185,7 @@ async def test_stuck_items_are_shown_recovered_and_dismissed(worker: ManualWorke
 
 
 async def test_an_item_whose_only_job_is_for_an_older_version_is_stuck(worker: ManualWorker) -> None:
-    """The check looks at versions: a job that would do nothing keeps nobody from being stuck."""
+    """The check compares versions: a job for an older version does not count."""
     base = await worker.base()
     (item,) = await worker.add(base, note_to_add("n"))
     await worker.rows("update item set wanted_version = 2 returning id")
@@ -193,7 +193,7 @@ async def test_an_item_whose_only_job_is_for_an_older_version_is_stuck(worker: M
         assert [row.id for row in await queue.find_stuck_items(tx, None, 10)] == [item.id]
 
 
-async def test_a_dead_listing_that_is_retried_lists_before_its_children_say_how_it_is(
+async def test_a_retried_listing_is_not_completed_by_its_children_before_it_lists(
     worker: ManualWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S0-10: a child that ends between retry and listing must not complete the container."""
@@ -203,13 +203,13 @@ async def test_a_dead_listing_that_is_retried_lists_before_its_children_say_how_
         (tmp_path / "docs" / name).write_text(f"rye {name}")
     (root,) = await worker.add(base, folder_to_add(tmp_path / "docs"))
     await worker.add(base, note_to_add("beside", "oats"), parent_id=root.id)
-    claimed = {job.kind: job for job in await worker.claim(5)}
-    listing, beside = claimed["prepare_root"], claimed["index_document"]
+    jobs = {job.kind: job for job in await worker.claim(5)}
+    listing, beside = jobs["prepare_root"], jobs["index_document"]
     listing.attempt = listing.max_attempts
     monkeypatch.setattr(faults, "_armed", {})
     faults.arm("expand.listed=fail")
     assert isinstance(await worker.run(listing), retry.Bury)
-    assert (await worker.statuses())["docs"] == "processing"  # the note beside it is still under way
+    assert (await worker.statuses())["docs"] == "processing"  # the note next to it is still active
     await retrying.retry(worker.db, listing.id)
     await worker.run(beside)
     assert await worker.statuses() == {"docs": "preparing", "beside": "completed"}
@@ -224,13 +224,13 @@ async def test_deletions_without_a_job_are_taken_up_at_start_up_in_portions(
 ) -> None:
     """S0-31: roots and bases; S4-39."""
     monkeypatch.setattr(reconcile, "_DELETIONS_AT_START", 3)
-    one, two = await worker.base("one"), await worker.base("two")
-    items = await worker.add(one, *(note_to_add(f"n{n}", f"rye {n}") for n in range(7)))
-    await worker.add(two, note_to_add("n", "oats"))
+    first_base, second_base = await worker.base("one"), await worker.base("two")
+    items = await worker.add(first_base, *(note_to_add(f"n{n}", f"rye {n}") for n in range(7)))
+    await worker.add(second_base, note_to_add("n", "oats"))
     await worker.work()
     for item in items:
-        await delete.delete(worker.db, one.id, [item.id])
-    await bases.delete(worker.db, two.id)
+        await delete.delete(worker.db, first_base.id, [item.id])
+    await bases.delete(worker.db, second_base.id)
     await worker.rows("delete from job returning id")
     async with worker.db.connection() as tx:
         assert len(await invariants.find_violations(tx)) == 8
@@ -253,10 +253,10 @@ async def test_a_mill_that_starts_finishes_what_was_being_deleted(
     await worker.rows("delete from job returning id")
     async with app.gristmill(settings, work=True, extra_embedders={"hashed": HashedEmbedder()}):
 
-        async def gone() -> bool:
+        async def is_removed() -> bool:
             return await worker.remaining_rows() == {}
 
-        await wait_until(gone)
+        await wait_until(is_removed)
     await worker.assert_healthy()
 
 
@@ -264,18 +264,18 @@ async def test_a_worker_stopped_in_the_middle_parks_and_the_queue_shows_it(setti
     """S4-60, S4-61, through the API and with real workers."""
     quick = settings.model_copy(update={"stop_grace": LEASE * 0})
     hashed = {"hashed": HashedEmbedder()}
-    with faults.watch("index.embedded", hold=True) as held:
+    with faults.watch("index.embedded", hold=True) as fault:
         async with app.gristmill(quick, work=True, extra_embedders=hashed) as mill, client(mill) as http:
             base = await make_base(http, onRestart="park")
             (item,) = (await add_items(http, base, {"type": "note", "content": "rye"}))["created"]
-            await held.passed.wait()
+            await fault.passed.wait()
     async with app.gristmill(settings, work=True, extra_embedders=hashed) as mill, client(mill) as http:
-        parked = await wait_until_ended(http, item["id"])
-        assert (parked["status"], parked["error"]["code"]) == ("failed", "interrupted")
-        shown = (await http.get(f"/api/knowledge-bases/{base}/queue")).json()
-        assert shown["orphanItemIds"] == [item["id"]]
-        recovered = await http.post(f"/api/knowledge-bases/{base}/queue/recover")
-        assert recovered.json() == {"recovered": 1}
+        parked_item = await wait_until_ended(http, item["id"])
+        assert (parked_item["status"], parked_item["error"]["code"]) == ("failed", "interrupted")
+        queue_json = (await http.get(f"/api/knowledge-bases/{base}/queue")).json()
+        assert queue_json["orphanItemIds"] == [item["id"]]
+        response = await http.post(f"/api/knowledge-bases/{base}/queue/recover")
+        assert response.json() == {"recovered": 1}
         assert (await wait_until_ended(http, item["id"]))["status"] == "completed"
         assert len(await search(http, base, "rye")) == 1
         assert (await http.post(f"/api/knowledge-bases/{base}/queue/dismiss")).json() == {"dismissed": 0}

@@ -41,7 +41,7 @@ async def fail_base(worker: ManualWorker) -> None:
 
 
 async def list_chunks(worker: ManualWorker, base: Base, item_id: ItemId) -> list[str]:
-    """As the door asks."""
+    """List chunks as the server does."""
     async with worker.db.transaction() as tx:
         item = await guards.require_item(tx, item_id)
         await guards.require_listable_chunks(tx, await guards.require_base(tx, base.id), item)
@@ -49,7 +49,7 @@ async def list_chunks(worker: ManualWorker, base: Base, item_id: ItemId) -> list
 
 
 Ask = Callable[[ManualWorker, Base, ItemId], Awaitable[Any]]
-ASKS: dict[str, Ask] = {
+OPERATIONS: dict[str, Ask] = {
     "add": lambda worker, base, _item: add.add(worker.db, base.id, [note_to_add("new")], UNLIMITED),
     "add nothing": lambda worker, base, _item: add.add(worker.db, base.id, [], UNLIMITED),
     "delete": lambda worker, base, item: delete.delete(worker.db, base.id, [item]),
@@ -71,7 +71,7 @@ async def test_a_failed_base_refuses_what_makes_or_needs_work(
     await fail_base(worker)
     before = await worker.remaining_rows()
     with pytest.raises(Conflict, match="Broken") as caught:
-        await ASKS[ask](worker, base, item.id)
+        await OPERATIONS[ask](worker, base, item.id)
     assert caught.value.code == "base_failed"
     assert await worker.remaining_rows() == before
 
@@ -86,18 +86,18 @@ async def test_a_failed_base_can_be_cleaned(worker: ManualWorker, base: Base) ->
     assert await worker.remaining_rows() == {}
 
 
-@pytest.mark.parametrize("ask", [*ASKS])
-@pytest.mark.parametrize("gone", ["never was", "is being deleted"])
+@pytest.mark.parametrize("operation", [*OPERATIONS])
+@pytest.mark.parametrize("how", ["never was", "is being deleted"])
 async def test_a_base_that_is_not_there_refuses_everything(
-    worker: ManualWorker, base: Base, ask: str, gone: str
+    worker: ManualWorker, base: Base, operation: str, how: str
 ) -> None:
     (item,) = await worker.add(base, note_to_add("n"))
-    if gone == "never was":
+    if how == "never was":
         base = replace(base, id=unknown_base())
     else:
         await bases.delete(worker.db, base.id)
     with pytest.raises(NotFound):
-        await ASKS[ask](worker, base, item.id)
+        await OPERATIONS[operation](worker, base, item.id)
 
 
 # ── the column "root collapse" ───────────────────────────────────────────────────────────────────────────
@@ -120,8 +120,8 @@ async def test_a_selection_collapses_to_its_outermost_items(
 ) -> None:
     """S0-05, S0-08, S0-27: and one job does it, or none when nothing is left to do; S0-01."""
     items = await index_folder(worker, base, docs)
-    selected, outermost = SELECTIONS[selection]
-    ids = [items[title].id for title in selected]
+    titles, outermost = SELECTIONS[selection]
+    ids = [items[title].id for title in titles]
     if ask == "delete":
         deletion = await delete.delete(worker.db, base.id, ids)
         roots, job_id = deletion.root_ids, deletion.job_id
@@ -139,9 +139,9 @@ async def test_an_unknown_item_or_one_of_another_base_refuses_the_whole_selectio
     worker: ManualWorker, base: Base, ask: str
 ) -> None:
     """S0-06, S0-07; S0-49."""
-    other = await worker.base("other")
+    other_base = await worker.base("other")
     (mine,) = await worker.add(base, note_to_add("mine"))
-    (foreign,) = await worker.add(other, note_to_add("foreign"))
+    (foreign,) = await worker.add(other_base, note_to_add("foreign"))
     await worker.work()
 
     async def selecting(*ids: ItemId) -> None:
@@ -176,22 +176,22 @@ async def test_reindex_wants_every_item_of_the_subtree_at_rest(
 async def test_reindex_takes_what_is_at_rest(
     worker: ManualWorker, base: Base, docs: Path, status: str
 ) -> None:
-    """S0-14, S0-37: what failed is tried again by it; S1-13."""
+    """S0-14, S0-37, S1-13: failed items are tried again."""
     items = await index_folder(worker, base, docs)
     await worker.rows("update item set status = %s returning id", status)
     assert (await worker.reindex(base, items["docs"].id)).root_ids == [items["docs"].id]
 
 
 @pytest.mark.parametrize("status", [*ACTIVE, "deleting"])
-async def test_on_active_says_what_becomes_of_what_is_not_at_rest(
+async def test_on_active_decides_what_happens_to_active_items(
     worker: ManualWorker, base: Base, status: str
 ) -> None:
     """C5: skip leaves it out, after waits for what ends; a deletion never ends in something to rebuild."""
     busy, calm = await worker.add(base, note_to_add("busy"), note_to_add("calm"))
     await worker.work()
     await worker.rows("update item set status = %s where title = 'busy' returning id", status)
-    skipped = await worker.reindex(base, busy.id, calm.id, on_active="skip")
-    assert skipped.root_ids == [calm.id]
+    result = await worker.reindex(base, busy.id, calm.id, on_active="skip")
+    assert result.root_ids == [calm.id]
     if status == "deleting":
         with pytest.raises(Conflict):
             await worker.reindex(base, busy.id, calm.id, on_active="after")
@@ -215,9 +215,9 @@ async def test_a_busy_root_is_seen_however_many_active_items_another_has(
     await worker.rows("update item set parent_id = %s where id = %s returning id", small.id, below[-1])
     await worker.rows("update item set status = 'reading' where parent_id is not null returning id")
     async with worker.db.connection() as tx:
-        found = await catalog.find_unfinished_items(tx, [big.id, small.id])
-    assert {item.root for item in found} == {big.id, small.id}
-    assert len(found) == 101
+        unfinished = await catalog.find_unfinished_items(tx, [big.id, small.id])
+    assert {item.root for item in unfinished} == {big.id, small.id}
+    assert len(unfinished) == 101
 
 
 @pytest.mark.parametrize("status", [*ACTIVE, "failed"])
@@ -252,11 +252,11 @@ async def test_chunks_of_a_container_are_listed_only_while_nothing_below_is_bein
 
 async def test_chunks_are_listed_only_of_items_of_the_base(worker: ManualWorker, base: Base) -> None:
     """S0-09, S0-17: and only of those that are there."""
-    other = await worker.base("other")
+    other_base = await worker.base("other")
     (item,) = await worker.add(base, note_to_add("n"))
     await worker.work()
     with pytest.raises(Conflict) as caught:
-        await list_chunks(worker, other, item.id)
+        await list_chunks(worker, other_base, item.id)
     assert caught.value.code == "item_of_other_base"
     await delete.delete(worker.db, base.id, [item.id])
     with pytest.raises(NotFound):
@@ -268,12 +268,12 @@ async def test_a_parent_must_be_a_container_of_the_base_that_is_not_being_delete
 ) -> None:
     """S0-47."""
     items = await index_folder(worker, base, docs)
-    other = await worker.base("other")
+    other_base = await worker.base("other")
     await delete.delete(worker.db, base.id, [items["deep"].id])
     for where, parent, code in [
         (base, items["deep"].id, "item_not_found"),
         (base, items["a.md"].id, "not_a_container"),
-        (other, items["docs"].id, "item_of_other_base"),
+        (other_base, items["docs"].id, "item_of_other_base"),
         (base, ItemId(unknown_base()), "item_not_found"),
     ]:
         with pytest.raises(RequestError) as caught:
@@ -295,19 +295,19 @@ async def test_added_items_are_active_and_each_has_the_job_of_its_kind(
     assert rows == [("docs", "prepare_root"), ("n", "index_document")]
 
 
-async def test_adding_nothing_is_nothing(worker: ManualWorker, base: Base) -> None:
+async def test_adding_no_items_changes_nothing(worker: ManualWorker, base: Base) -> None:
     """S0-22."""
-    added = await add.add(worker.db, base.id, [], UNLIMITED)
-    assert (added.created, added.skipped, added.failed) == ([], [], [])
+    result = await add.add(worker.db, base.id, [], UNLIMITED)
+    assert (result.created, result.skipped, result.failed) == ([], [], [])
     assert await worker.remaining_rows() == {}
 
 
-async def test_deleted_items_are_hidden_from_the_answer_on(
+async def test_deleted_items_are_hidden_as_soon_as_the_request_is_accepted(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:
     """S0-28, S0-29, S0-32, S1-04, S1-06: the whole subtree, from lists, reads and search."""
     items = await index_folder(worker, base, docs)
-    accepted = await delete.delete(worker.db, base.id, [items["docs"].id])
+    deletion = await delete.delete(worker.db, base.id, [items["docs"].id])
     assert set((await worker.statuses()).values()) == {"deleting"}
     assert await worker.search_texts(base, "rye") == []
     async with worker.db.connection() as tx:
@@ -316,7 +316,7 @@ async def test_deleted_items_are_hidden_from_the_answer_on(
         assert (await catalog.base_stats(tx, [base.id]))[base.id].items == {}
     key = DeleteSubtree(base.id, (items["docs"].id,)).key()
     assert key == f"knowledge:{base.id}:{items['docs'].id}:delete"
-    assert await worker.rows("select id, key from job") == [(accepted.job_id, key)]
+    assert await worker.rows("select id, key from job") == [(deletion.job_id, key)]
 
 
 async def test_reindex_writes_no_state_and_the_same_selection_has_one_job(

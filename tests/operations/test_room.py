@@ -1,4 +1,4 @@
-"""A full queue: requests are refused, and what brings up work by itself waits; nothing fails for it, nothing hangs."""
+"""A full queue: requests are rejected, and jobs that create work wait; nothing fails or hangs because of it."""
 
 from pathlib import Path
 
@@ -38,17 +38,17 @@ async def waiting(worker: ManualWorker) -> list[str]:
 
 
 async def take(worker: ManualWorker, kind: str) -> Job:
-    """The next job of a kind; what is claimed before it goes back."""
+    """Claim the next job of a kind; the other claimed jobs are queued again."""
     await worker.make_due()
     jobs = await worker.claim(100)
-    (found, *_) = (job for job in jobs if job.kind == kind)
+    (wanted_job, *_) = (job for job in jobs if job.kind == kind)
     await worker.rows(
         "update job set state = 'queued', lease = null, worker = null, attempt = attempt - 1"
         " where state = 'running' and id <> %s returning id",
-        found.id,
+        wanted_job.id,
     )
     await worker.make_due()
-    return found
+    return wanted_job
 
 
 async def test_a_long_listing_pauses_while_the_queue_is_full_and_reads_each_file_once(
@@ -60,7 +60,7 @@ async def test_a_long_listing_pauses_while_the_queue_is_full_and_reads_each_file
     for number in range(5):
         (tmp_path / "docs" / f"{number}.md").write_text(f"rye {number}")
     await worker.add(base, folder_to_add(tmp_path / "docs"))
-    for filed in (2, 4):
+    for file_count in (2, 4):
         move = await worker.run(await take(worker, "prepare_root"))
         assert isinstance(move, retry.Postpone)
         assert not move.counted
@@ -71,12 +71,12 @@ async def test_a_long_listing_pauses_while_the_queue_is_full_and_reads_each_file
         assert (waiting_for["code"], errors) == ("queue_full", 1)
         assert waiting_for["message"] == "The queue is full. Listing continues when there is room."
         assert waiting_for["next_attempt_at"] is not None
-        assert await worker.value("select count(*) from item where type = 'file'") == filed
+        assert await worker.value("select count(*) from item where type = 'file'") == file_count
         assert (await worker.statuses())["docs"] == "processing"
         await worker.assert_healthy()
         await worker.run(await take(worker, "index_document"))
         assert isinstance(await worker.run(await take(worker, "prepare_root")), retry.Postpone)
-        assert await worker.value("select count(*) from item where type = 'file'") == filed
+        assert await worker.value("select count(*) from item where type = 'file'") == file_count
         await worker.run(await take(worker, "index_document"))
     assert isinstance(await worker.run(await take(worker, "prepare_root")), retry.Complete)
     await worker.work()
@@ -118,14 +118,16 @@ async def test_a_rebuild_waits_for_room(worker: ManualWorker, base: Base) -> Non
     assert (await items_by_title(worker, base))["first"].wanted_version == 2
 
 
-async def test_what_waits_for_its_next_attempt_fills_the_queue_too(worker: ManualWorker, base: Base) -> None:
+async def test_jobs_that_wait_for_their_next_attempt_count_towards_the_queue_limit(
+    worker: ManualWorker, base: Base
+) -> None:
     """S4-54."""
     await worker.add(base, note_to_add("a"), note_to_add("b"))
     await worker.rows("update job set state = 'delayed' returning id")
-    other = await worker.base("other")
+    other_base = await worker.base("other")
     with pytest.raises(LimitReached) as caught:
         await add.add(worker.db, base.id, [note_to_add("c")], TWO)
     assert caught.value.code == "queue_full"
     with pytest.raises(LimitReached):
-        await add.add(worker.db, other.id, [note_to_add("c")], QueueLimits(lane=2, total=2))
-    assert len((await add.add(worker.db, other.id, [note_to_add("c")], TWO)).created) == 1
+        await add.add(worker.db, other_base.id, [note_to_add("c")], QueueLimits(lane=2, total=2))
+    assert len((await add.add(worker.db, other_base.id, [note_to_add("c")], TWO)).created) == 1

@@ -1,4 +1,4 @@
-"""One durable stage per job: what each leaves behind, what it queues next, and what its job says of it."""
+"""One durable stage per job: what each leaves behind, what it queues next, and what its job reports."""
 
 import asyncio
 from datetime import timedelta
@@ -18,7 +18,7 @@ from gristmill.operations.uploads import store_upload
 from gristmill.settings import Settings
 from gristmill.sources import directory
 from tests.ingest.counting import CountingEmbedder
-from tests.operations.interleave import paused_at
+from tests.operations.interleave import pause_at
 from tests.operations.manual_worker import (
     ManualWorker,
     byte_stream,
@@ -106,7 +106,7 @@ async def test_a_job_that_dies_after_a_deletion_leaves_its_item_deleting(
 async def test_a_deletion_stops_the_running_work_of_what_it_deletes(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:
-    """S4-05, S4-40: also below the item; what runs beside it goes on."""
+    """S4-05, S4-40: also below the item; other running jobs continue."""
     (root,) = await worker.add(base, folder_to_add(docs))
     await worker.step()
     (beside,) = await worker.add(base, note_to_add("beside", "rye"))
@@ -140,7 +140,7 @@ async def test_a_change_of_a_base_leaves_its_queue_alone(worker: ManualWorker, b
     await worker.add(base, *(note_to_add(name, f"rye {name}") for name in ("a", "b", "c")))
     job = await worker.take("index_document")
     queue = "select id, state::text, attempt, run_at, cancelling from job order by id"
-    async with paused_at("index.opened", worker.run(job)):
+    async with pause_at("index.opened", worker.run(job)):
         before = await worker.rows(queue)
         assert sorted(row[1] for row in before) == ["queued", "queued", "running"]
         await bases.patch(worker.db, base.id, name="renamed", chunking={"maxTokens": 64})
@@ -197,7 +197,7 @@ async def start_indexing(
     return worker, job, running, await wait_until(percent)
 
 
-async def shown_percent(worker: ManualWorker) -> float | None:
+async def item_progress(worker: ManualWorker) -> float | None:
     ((item_id,),) = await worker.rows("select id from item")
     async with worker.db.connection() as tx:
         item = await catalog.find_item(tx, item_id)
@@ -218,7 +218,7 @@ async def test_a_failure_keeps_the_last_progress(
     embedder.gate.set()
     await running
     assert await worker.rows("select status, error_code from item") == [("failed", "embedder_refused")]
-    assert await shown_percent(worker) == percent == 60
+    assert await item_progress(worker) == percent == 60
 
 
 async def test_a_cancelled_document_is_failed_and_says_so(
@@ -241,7 +241,7 @@ async def test_a_document_is_reading_then_embedding_then_completed(
     worker = await ManualWorker.start(db, settings, embedder)
     await worker.add(await worker.base("other"), note_to_add("waiting", "oats"))
     assert await worker.statuses() == {"waiting": "processing"}
-    async with paused_at("index.opened", worker.run(await worker.take("index_document"))):
+    async with pause_at("index.opened", worker.run(await worker.take("index_document"))):
         assert await worker.statuses() == {"waiting": "reading"}
     worker, _, running, _ = await start_indexing(db, settings, embedder, monkeypatch)
     assert (await worker.statuses())["n"] == "embedding"

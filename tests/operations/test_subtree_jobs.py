@@ -23,10 +23,10 @@ from tests.operations.manual_worker import (
 pytestmark = pytest.mark.slow
 
 
-async def test_a_rebuild_makes_its_roots_active_and_tells_the_containers_above(
+async def test_a_reindex_makes_its_roots_and_their_ancestors_active(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:
-    """S0-10, S0-38, S0-41: and what answers goes on answering meanwhile (C5b)."""
+    """S0-10, S0-38, S0-41: searchable versions stay searchable meanwhile (C5b)."""
     items = await index_folder(worker, base, docs)
     await worker.reindex(base, items["b.md"].id)
     await worker.step()
@@ -39,10 +39,10 @@ async def test_a_rebuild_makes_its_roots_active_and_tells_the_containers_above(
     await worker.assert_healthy()
 
 
-async def test_what_people_put_below_a_container_is_rebuilt_with_it(
+async def test_items_that_users_added_below_a_container_are_reindexed_with_it(
     worker: ManualWorker, base: Base, docs: Path, tmp_path: Path
 ) -> None:
-    """S0-38: notes and folders, which no listing of the container's source would bring up."""
+    """S0-38: notes and folders, which no listing of the container's source returns."""
     items = await index_folder(worker, base, docs)
     beside = tmp_path / "beside"
     beside.mkdir()
@@ -59,19 +59,19 @@ async def test_what_people_put_below_a_container_is_rebuilt_with_it(
     await worker.assert_healthy()
 
 
-@pytest.mark.parametrize("gone", ["missing", "deleting"])
+@pytest.mark.parametrize("how", ["missing", "deleting"])
 async def test_a_listing_skips_a_root_that_is_missing_or_being_deleted(
-    worker: ManualWorker, base: Base, docs: Path, gone: str
+    worker: ManualWorker, base: Base, docs: Path, how: str
 ) -> None:
     """S0-43: no child, no state, no error."""
     (root,) = await worker.add(base, folder_to_add(docs))
     job = await worker.take("prepare_root")
-    if gone == "deleting":
+    if how == "deleting":
         await delete.delete(worker.db, base.id, [root.id])
     else:
         await worker.rows("delete from item returning id")
     assert isinstance(await worker.run(job), retry.Complete)
-    assert await worker.statuses() == ({"docs": "deleting"} if gone == "deleting" else {})
+    assert await worker.statuses() == ({"docs": "deleting"} if how == "deleting" else {})
 
 
 async def test_a_listing_removes_what_the_source_no_longer_has_except_what_is_being_deleted(
@@ -110,16 +110,16 @@ async def test_a_listing_makes_its_root_processing_and_large_child_containers_ar
 async def test_cleanup_that_fails_stays_hidden_and_is_tried_until_it_is_done(
     worker: ManualWorker, base: Base, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S0-33, S0-35: never failed, never visible; the job says what is in the way."""
+    """S0-33, S0-35: never failed, never visible; the job's error says what is wrong."""
     (item,) = await worker.add(base, note_to_add("n", "rye"))
     await worker.work()
-    accepted = await delete.delete(worker.db, base.id, [item.id])
+    deletion = await delete.delete(worker.db, base.id, [item.id])
 
     async def broken(_tx: Tx, _ids: object) -> None:
         raise Conflict("The store is on fire.")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(contents, "remove_items", broken)
+    with monkeypatch.context() as patch:
+        patch.setattr(contents, "remove_items", broken)
         for attempt in range(1, 8):
             job = await worker.take("delete_subtree")
             assert isinstance(await worker.run(job), retry.Postpone)
@@ -130,7 +130,7 @@ async def test_cleanup_that_fails_stays_hidden_and_is_tried_until_it_is_done(
     assert await worker.value("select errors -> 0 ->> 'message' from job") == "The store is on fire."
     await worker.work()
     assert await worker.remaining_rows() == {}
-    assert await worker.value("select outcome from job_history where id = %s", accepted.job_id) == "done"
+    assert await worker.value("select outcome from job_history where id = %s", deletion.job_id) == "done"
 
 
 async def test_a_base_that_is_deleted_takes_over_the_deletions_in_it(
@@ -139,10 +139,10 @@ async def test_a_base_that_is_deleted_takes_over_the_deletions_in_it(
     """S0-34: what waits is cancelled; the base's own job does all."""
     (item,) = await worker.add(base, note_to_add("n", "rye"))
     await worker.work()
-    accepted = await delete.delete(worker.db, base.id, [item.id])
+    deletion = await delete.delete(worker.db, base.id, [item.id])
     job_id = await bases.delete(worker.db, base.id)
     assert await worker.rows("select id from job") == [(job_id,)]
-    assert await worker.value("select outcome from job_history where id = %s", accepted.job_id) == "cancelled"
+    assert await worker.value("select outcome from job_history where id = %s", deletion.job_id) == "cancelled"
     await worker.assert_healthy()
     await worker.work()
     assert await worker.remaining_rows() == {}
@@ -163,35 +163,33 @@ async def test_a_rebuild_that_waits_for_what_is_active_comes_back_later(
     assert await worker.value("select state from job") == "delayed"
 
 
-class Crowd:
-    """Sources that are asked after; tells how many were being asked at the same time."""
+class ConcurrentSources:
+    """Sources that count how many of them are probed at the same time."""
 
     def __init__(self, waits_for: int) -> None:
-        self.barrier, self.asking, self.most = asyncio.Barrier(waits_for), 0, 0
+        self.barrier, self.active, self.peak = asyncio.Barrier(waits_for), 0, 0
 
     async def probe(self) -> int:
-        self.asking += 1
-        self.most = max(self.most, self.asking)
+        self.active += 1
+        self.peak = max(self.peak, self.active)
         try:
             async with asyncio.timeout(10):
                 await self.barrier.wait()
         finally:
-            self.asking -= 1
+            self.active -= 1
         raise SourceGone("It is not there.")
 
     async def read(self) -> Original:
         raise NotImplementedError
 
 
-async def test_many_sources_are_asked_side_by_side_but_not_all_at_once(
-    worker: ManualWorker, base: Base
-) -> None:
-    """C5b: one slow site does not make the others wait, and a request floods none."""
+async def test_many_sources_are_probed_concurrently_up_to_a_limit(worker: ManualWorker, base: Base) -> None:
+    """C5b: one slow site does not make the others wait, and no site is flooded."""
     items = await worker.add(base, *(note_to_add(f"n{number}") for number in range(48)))
     await worker.work()
-    crowd = Crowd(16)
-    done = await reindex.reindex(
+    crowd = ConcurrentSources(16)
+    result = await reindex.reindex(
         worker.db, base.id, [item.id for item in items], {item.id: crowd for item in items}, "reject"
     )
-    assert (done.root_ids, list(done.refused)) == ([], [item.id for item in items])
-    assert crowd.most == 16
+    assert (result.root_ids, list(result.refused)) == ([], [item.id for item in items])
+    assert crowd.peak == 16

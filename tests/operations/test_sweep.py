@@ -26,23 +26,23 @@ from tests.operations.manual_worker import (
 )
 
 
-async def stored(worker: ManualWorker, data: bytes) -> tuple[bytes, int]:
+async def store_bytes(worker: ManualWorker, data: bytes) -> tuple[bytes, int]:
     blob = await store_upload(worker.db, worker.originals.blobs, lambda: byte_stream(data))
     return blob.hash, blob.size
 
 
-async def test_the_receipt_of_a_deletion_counts_what_is_gone(
+async def test_the_receipt_of_a_deletion_counts_what_was_removed(
     worker: ManualWorker, base: Base, tmp_path: Path
 ) -> None:
-    """S1-12, issue 4: items, chunks, contents and blobs; S0-12."""
+    """S1-12: items, chunks, contents and blobs; S0-12."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/a.md").write_text("rye")
     (root,) = await worker.add(base, folder_to_add(tmp_path / "docs"))
-    await worker.add(base, upload_to_add("b.md", *await stored(worker, b"oats")), parent_id=root.id)
+    await worker.add(base, upload_to_add("b.md", *await store_bytes(worker, b"oats")), parent_id=root.id)
     await worker.work()
-    accepted = await delete.delete(worker.db, base.id, [root.id])
+    deletion = await delete.delete(worker.db, base.id, [root.id])
     await worker.work()
-    receipt = await worker.value("select result from job_history where id = %s", accepted.job_id)
+    receipt = await worker.value("select result from job_history where id = %s", deletion.job_id)
     assert receipt == {"items": 3, "chunks": 2, "contents": 2, "blobs": 1}
     assert await worker.remaining_rows() == {}
 
@@ -58,9 +58,9 @@ async def test_a_tree_larger_than_a_batch_is_removed_from_its_leaves_up(
             (tmp_path / "top" / name / f"{number}.md").write_text(f"{name} {number}")
     (root,) = await worker.add(base, folder_to_add(tmp_path / "top"))
     await worker.work()
-    accepted = await delete.delete(worker.db, base.id, [root.id])
+    deletion = await delete.delete(worker.db, base.id, [root.id])
     await worker.work()
-    receipt = await worker.value("select result from job_history where id = %s", accepted.job_id)
+    receipt = await worker.value("select result from job_history where id = %s", deletion.job_id)
     assert receipt == {"items": 21, "chunks": 16, "contents": 16, "blobs": 0}
     assert await worker.remaining_rows() == {}
 
@@ -74,7 +74,7 @@ async def test_a_base_leaves_no_content_and_no_blob_of_its_trees(
     for number in range(5):
         (tmp_path / "docs/deep" / f"{number}.md").write_text(f"grain {number}")
     (root,) = await worker.add(base, folder_to_add(tmp_path / "docs"))
-    await worker.add(base, upload_to_add("b.md", *await stored(worker, b"oats")), parent_id=root.id)
+    await worker.add(base, upload_to_add("b.md", *await store_bytes(worker, b"oats")), parent_id=root.id)
     await worker.work()
     job_id = await bases.delete(worker.db, base.id)
     await worker.work()
@@ -88,7 +88,7 @@ async def test_a_base_leaves_no_content_and_no_blob_of_its_trees(
 async def test_a_rebuild_forgets_the_content_of_the_version_before(
     worker: ManualWorker, base: Base, tmp_path: Path
 ) -> None:
-    """Promise 3: a text that answers no more is not kept."""
+    """Promise 3: a text that is no longer searchable is not kept."""
     path = tmp_path / "a.md"
     path.write_text("old rye")
     (item,) = await worker.add(base, file_to_add(path))
@@ -119,7 +119,7 @@ async def test_a_content_that_another_item_uses_outlives_a_rebuild(
 async def test_a_deleted_item_takes_its_dead_jobs_with_it(
     worker: ManualWorker, base: Base, tmp_path: Path
 ) -> None:
-    """Issue 4: jobs, zero left."""
+    """No job is left."""
     path = tmp_path / "a.md"
     path.write_bytes(b"\0")
     (item,) = await worker.add(base, file_to_add(path))
@@ -156,25 +156,23 @@ async def test_a_failed_attempt_leaves_no_chunks_of_what_it_did_not_finish(
     await worker.assert_healthy()
 
 
-async def test_a_start_removes_temporaries_that_nobody_writes_any_more(
-    worker: ManualWorker, settings: Settings
-) -> None:
-    """A put that was killed leaves one; one that is being written stays."""
+async def test_a_start_removes_abandoned_temporary_files(worker: ManualWorker, settings: Settings) -> None:
+    """A killed upload leaves one; a file that is still being written stays."""
     folder_of_temporaries = settings.data_dir / "blobs/tmp"
     for name, age in (("old", 2), ("young", 0)):
         path = folder_of_temporaries / name
         path.write_bytes(b"rye")
-        written = time.time() - 3600 * age
-        os.utime(path, (written, written))
+        modified_at = time.time() - 3600 * age
+        os.utime(path, (modified_at, modified_at))
     await collect_garbage(worker.db, worker.originals.blobs)
     assert [path.name for path in folder_of_temporaries.iterdir()] == ["young"]
 
 
-async def test_bytes_that_stay_in_the_store_though_they_should_not_are_told(
+async def test_bytes_that_should_have_been_removed_violate_an_invariant(
     worker: ManualWorker, clock: DatabaseClock, base: Base, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 3, live: also when nobody came to finish a removal."""
-    (item,) = await worker.add(base, upload_to_add("b.md", *await stored(worker, b"oats")))
+    """Promise 3: also when a removal was never finished."""
+    (item,) = await worker.add(base, upload_to_add("b.md", *await store_bytes(worker, b"oats")))
     await worker.work()
     await delete.delete(worker.db, base.id, [item.id])
     monkeypatch.setattr(faults, "_armed", {})
@@ -183,7 +181,9 @@ async def test_bytes_that_stay_in_the_store_though_they_should_not_are_told(
     await worker.assert_healthy()
     await clock.advance(timedelta(hours=2))
     async with worker.db.connection() as tx:
-        assert [found.promise for found in await invariants.find_violations(tx)] == ["nothing_comes_back"]
+        assert [violation.promise for violation in await invariants.find_violations(tx)] == [
+            "nothing_comes_back"
+        ]
     await worker.make_due()
     await worker.work()
     await worker.assert_healthy()

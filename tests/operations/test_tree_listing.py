@@ -10,7 +10,7 @@ from gristmill.catalog import Base
 from gristmill.jobs import retry
 from gristmill.operations import delete
 from gristmill.sources import directory
-from tests.operations.interleave import paused_at
+from tests.operations.interleave import pause_at
 from tests.operations.manual_worker import ManualWorker, folder_to_add, index_folder, items_by_title
 
 pytestmark = pytest.mark.slow
@@ -125,7 +125,7 @@ async def test_an_older_listing_of_a_subfolder_loses_to_the_tree_that_contains_i
         jobs = [job for job in await worker.claim(5) if job.kind == "prepare_root"]
     deep = (await items_by_title(worker, base))["deep"].id
     (job,) = [job for job in jobs if job.subject == deep]
-    async with paused_at("expand.listed", worker.run(job)):
+    async with pause_at("expand.listed", worker.run(job)):
         await second_worker.add(base, folder_to_add(tree), on_conflict="replace")
         await second_worker.run(await second_worker.take("prepare_root"))
         versions = await worker.rows("select title, wanted_version, listed_version from item order by 1")
@@ -143,7 +143,7 @@ async def test_a_subfolder_deleted_while_the_tree_is_listed_is_gone(
     await worker.reindex(base, items["docs"].id)
     await worker.step()
     job = await worker.take("prepare_root")
-    async with paused_at(point, worker.run(job)):
+    async with pause_at(point, worker.run(job)):
         await delete.delete(second_worker.db, base.id, [items["deep"].id])
     await worker.work()
     remaining = {row[0] for row in await worker.rows("select id from item")}

@@ -39,8 +39,10 @@ def test_compose_runs_commands_and_sets_settings_that_exist() -> None:
         assert set(services[name]["environment"]) <= KNOWN, name
         dockerfile = services[name]["build"]["dockerfile"]
         assert (ROOT / dockerfile).is_file()
-    given = services["worker"]["environment"] | {"GRISTMILL_DATABASE_URL": "postgresql://x"}
-    Settings.model_validate({key.removeprefix(ENV_PREFIX).lower(): value for key, value in given.items()})
+    environment = services["worker"]["environment"] | {"GRISTMILL_DATABASE_URL": "postgresql://x"}
+    Settings.model_validate(
+        {key.removeprefix(ENV_PREFIX).lower(): value for key, value in environment.items()}
+    )
     assert "pgvector" in services["db"]["image"]
 
 
@@ -66,8 +68,8 @@ def test_the_image_copies_what_is_there_and_runs_a_command_that_exists() -> None
 @pytest.mark.parametrize("name", ["gristmill.service", "gristmill-worker@.service"])
 def test_units_start_a_command_that_exists_with_settings_that_exist(name: str) -> None:
     text = (DEPLOY / name).read_text()
-    (started,) = re.findall(r"^ExecStart=(.+)$", text, re.MULTILINE)
-    assert_command_accepted(started.split())
+    (command,) = re.findall(r"^ExecStart=(.+)$", text, re.MULTILINE)
+    assert_command_accepted(command.split())
     assert (
         set(re.findall(r"GRISTMILL_[A-Z_]+(?==/|=\w)", text.partition("[Service]")[2])) - {"GRISTMILL_NAME"}
         <= KNOWN
@@ -81,8 +83,8 @@ def test_systemd_finds_nothing_wrong_with_the_units(name: str, tmp_path: Path) -
     text = (DEPLOY / name).read_text().replace("/opt/gristmill/bin/gristmill", here)
     unit = tmp_path / name.replace("@.", "@1.")
     unit.write_text(text)
-    done = subprocess.run(
+    process = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, timeout=60
     )
-    about = [line for line in done.stderr.splitlines() if unit.name in line]
-    assert about == [], done.stderr
+    about = [line for line in process.stderr.splitlines() if unit.name in line]
+    assert about == [], process.stderr

@@ -20,17 +20,17 @@ pytestmark = [
 
 
 def run(*words: str, env: dict[str, str] | None = None) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, timeout=240, env=env, cwd="/")
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    process = subprocess.run(words, capture_output=True, text=True, timeout=240, env=env, cwd="/")
+    assert process.returncode == 0, process.stderr[-3000:]
+    return process.stdout
 
 
 @pytest.fixture
 def folder() -> Generator[Path]:
     """A folder readable by all users: when the tests run as root, PostgreSQL runs as another user from it."""
-    with tempfile.TemporaryDirectory(prefix="gristmill-wheel-") as made:
-        Path(made).chmod(0o755)
-        yield Path(made)
+    with tempfile.TemporaryDirectory(prefix="gristmill-wheel-") as path:
+        Path(path).chmod(0o755)
+        yield Path(path)
 
 
 def test_the_wheel_installs_into_an_empty_environment_and_serves(

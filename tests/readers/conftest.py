@@ -37,8 +37,8 @@ ReadSample = Callable[..., Awaitable[CollectedResults]]
 @pytest.fixture
 async def pool() -> AsyncGenerator[ReaderPool]:
     """A pool of the test's own: its children may be killed."""
-    async with ReaderPool(1) as opened:
-        yield opened
+    async with ReaderPool(1) as reader_pool:
+        yield reader_pool
 
 
 @pytest.fixture

@@ -10,5 +10,5 @@ from gristmill.readers.pool import ReaderPool
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool() -> AsyncGenerator[ReaderPool]:
     """A pool that the tests of the module share."""
-    async with ReaderPool(1) as opened:
-        yield opened
+    async with ReaderPool(1) as reader_pool:
+        yield reader_pool

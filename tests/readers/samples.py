@@ -77,8 +77,8 @@ def pdf(pages: Sequence[str], attachments: Mapping[str, bytes] | None = None) ->
         lines = (
             line.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)") for line in page.split("\n")
         )
-        shown = " T* ".join(f"({line}) Tj" for line in lines)
-        stream = f"BT /F1 12 Tf 14 TL 72 720 Td {shown} ET".encode("cp1252")
+        operators = " T* ".join(f"({line}) Tj" for line in lines)
+        stream = f"BT /F1 12 Tf 14 TL 72 720 Td {operators} ET".encode("cp1252")
         content = add(b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream))
         kids.append(
             add(
@@ -157,7 +157,9 @@ def pptx(slides: Sequence[tuple[str, str]], more: Mapping[str, bytes | str] | No
 
 def xlsx(sheets: Mapping[str, Sequence[Sequence[str]]]) -> bytes:
     """A workbook with inline texts."""
-    listed = "".join(f'<sheet name="{name}" sheetId="{n}" r:id="r{n}"/>' for n, name in enumerate(sheets, 1))
+    sheet_list = "".join(
+        f'<sheet name="{name}" sheetId="{n}" r:id="r{n}"/>' for n, name in enumerate(sheets, 1)
+    )
     relations = "".join(
         f'<Relationship Id="r{n}" Target="worksheets/sheet{n}.xml" Type="{R}/worksheet"/>'
         for n in range(1, len(sheets) + 1)
@@ -166,7 +168,7 @@ def xlsx(sheets: Mapping[str, Sequence[Sequence[str]]]) -> bytes:
         "[Content_Types].xml": f'<Types xmlns="{TYPES}"/>',
         "_rels/.rels": f'<Relationships xmlns="{RELS}"><Relationship Id="r1" Target="xl/workbook.xml" '
         f'Type="{R}/officeDocument"/></Relationships>',
-        "xl/workbook.xml": f'<workbook xmlns="{S}" xmlns:r="{R}"><sheets>{listed}</sheets></workbook>',
+        "xl/workbook.xml": f'<workbook xmlns="{S}" xmlns:r="{R}"><sheets>{sheet_list}</sheets></workbook>',
         "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{RELS}">{relations}</Relationships>',
     }
     for number, rows in enumerate(sheets.values(), 1):

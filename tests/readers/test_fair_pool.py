@@ -25,8 +25,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 async def pool() -> AsyncGenerator[ReaderPool]:
-    async with ReaderPool(1) as opened:
-        yield opened
+    async with ReaderPool(1) as reader_pool:
+        yield reader_pool
 
 
 async def read(pool: ReaderPool, folder: Path, name: str, data: bytes, base: str) -> tuple[str, list[str]]:

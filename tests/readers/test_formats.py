@@ -195,8 +195,8 @@ async def test_archives_yields_their_entries(read_sample: ReadSample) -> None:
 
 
 async def test_a_zip_without_its_central_directory_still_yields_its_entries(read_sample: ReadSample) -> None:
-    whole = samples.zipped({"a.txt": b"one" * 100, "b.txt": b"two" * 100})
-    reading = await read_sample(whole[: whole.index(b"PK\x01\x02")], "a.zip")
+    archive = samples.zipped({"a.txt": b"one" * 100, "b.txt": b"two" * 100})
+    reading = await read_sample(archive[: archive.index(b"PK\x01\x02")], "a.zip")
     assert reading.files == {"a.txt": b"one" * 100, "b.txt": b"two" * 100}
     assert reading.report.warnings == ["damaged"]
 

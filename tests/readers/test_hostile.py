@@ -27,7 +27,7 @@ async def refusal_code(read_sample: ReadSample, data: bytes | str, name: str, **
     return caught.value.code
 
 
-def marked_encrypted(archive: bytes) -> bytes:
+def mark_encrypted(archive: bytes) -> bytes:
     """The archive, with the flag for encryption set on its entries."""
     data = bytearray(archive)
     for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
@@ -42,7 +42,7 @@ async def test_encrypted_documents_are_refused(read_sample: ReadSample) -> None:
     package = compound_writer.write({("EncryptedPackage",): b"x" * 5000, ("EncryptionInfo",): b"y"})
     assert await refusal_code(read_sample, package, "a.docx") == "encrypted"
     assert (
-        await refusal_code(read_sample, marked_encrypted(samples.zipped({"a.txt": b"x"})), "a.zip")
+        await refusal_code(read_sample, mark_encrypted(samples.zipped({"a.txt": b"x"})), "a.zip")
         == "encrypted"
     )
     manifest = "<manifest><encryption-data/></manifest>"
@@ -55,8 +55,8 @@ async def test_encrypted_documents_are_refused(read_sample: ReadSample) -> None:
 
 
 async def test_broken_documents_are_refused(read_sample: ReadSample) -> None:
-    whole = samples.docx(samples.paragraph("Hello"))
-    assert await refusal_code(read_sample, whole[: len(whole) // 2], "a.docx") == "corrupt"
+    document = samples.docx(samples.paragraph("Hello"))
+    assert await refusal_code(read_sample, document[: len(document) // 2], "a.docx") == "corrupt"
     assert await refusal_code(read_sample, samples.pdf(["x"])[:40], "a.pdf") == "corrupt"
     assert (
         await refusal_code(read_sample, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\7" * 600, "a.xls")
@@ -92,8 +92,8 @@ BOMB = '<!DOCTYPE a [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a
 
 
 async def test_entity_bombs_are_refused(read_sample: ReadSample) -> None:
-    nested = "".join(f'<!ENTITY {chr(98 + n)} "{f"&{chr(97 + n)};" * 10}">' for n in range(1, 10))
-    xml = BOMB % (nested, "j")
+    entities = "".join(f'<!ENTITY {chr(98 + n)} "{f"&{chr(97 + n)};" * 10}">' for n in range(1, 10))
+    xml = BOMB % (entities, "j")
     assert await refusal_code(read_sample, '<?xml version="1.0"?>' + xml, "a.xml") == "bomb"
     document = samples.docx("", {"word/document.xml": '<?xml version="1.0"?>' + xml})
     assert await refusal_code(read_sample, document, "a.docx") == "unsafe_xml"

@@ -121,16 +121,16 @@ async def test_a_document_gets_no_more_memory_than_its_limit(read_sample: ReadSa
 async def test_a_cancelled_reading_kills_its_child(pool: ReaderPool, tmp_path: Path) -> None:
     path = samples.save(tmp_path, "a.pdf", samples.pdf(PAGES * 200))
     results = read_file(pool, path, name="a.pdf", media_type=None, scratch=tmp_path, limits=ReadLimits())
-    begun = asyncio.Event()
+    has_begun = asyncio.Event()
 
     async def consume() -> None:
         async with contextlib.aclosing(results) as stream:
             async for _ in stream:
-                begun.set()
+                has_begun.set()
                 await asyncio.Event().wait()
 
     task = asyncio.ensure_future(consume())
-    await begun.wait()
+    await has_begun.wait()
     (pid,) = pool.pids
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -183,11 +183,11 @@ while True:
 
 
 def test_a_child_has_no_network_starts_no_process_and_spends_no_more_cpu_than_it_may() -> None:
-    ended = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", SANDBOXED], capture_output=True, text=True, timeout=60, check=False
     )
-    assert ended.stdout.split() == ["False", *["refused"] * 5]
-    assert -ended.returncode == signal.SIGXCPU
+    assert process.stdout.split() == ["False", *["refused"] * 5]
+    assert -process.returncode == signal.SIGXCPU
 
 
 HOLDER = """
@@ -210,29 +210,29 @@ async def test_children_end_with_their_parent_even_when_it_is_killed() -> None:
         holder.kill()
         await asyncio.to_thread(holder.wait)
 
-        async def gone() -> bool:
+        async def are_gone() -> bool:
             return not any(
                 psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids
             )
 
-        await wait_until(gone)
+        await wait_until(are_gone)
 
 
 def test_a_child_waits_for_a_slow_parent() -> None:
     ours, theirs = socket.socketpair()
-    sent: list[int] = []
+    numbers: list[int] = []
 
     def send() -> None:
         line = Channel(theirs)
         for number in range(100):
             line.send({"k": "part", "text": "x" * 128 * 1024, "page": number})
-            sent.append(number)
+            numbers.append(number)
 
     sending = threading.Thread(target=send)
     sending.start()
     sending.join(0.2)
     assert sending.is_alive()
-    assert len(sent) < 20
+    assert len(numbers) < 20
     reader = Channel(ours)
     assert [(reader.receive() or {})["page"] for _ in range(100)] == list(range(100))
     sending.join()

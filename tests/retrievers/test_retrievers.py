@@ -26,9 +26,9 @@ async def server(mill: app.Gristmill) -> AsyncGenerator[Server]:
     async with serve_api(mill) as url, Client(url) as client:
         base = (await client.create_base("mill"))["id"]
         notes = ["# Drive\n\nThe wheel is driven by the river.", "The miller sleeps at night."]
-        added = await client.add(base, [{"type": "note", "content": note} for note in notes])
-        await client.wait(base, [item["id"] for item in added["created"]])
-        yield Server(url, base, added["created"][0]["id"])
+        result = await client.add(base, [{"type": "note", "content": note} for note in notes])
+        await client.wait(base, [item["id"] for item in result["created"]])
+        yield Server(url, base, result["created"][0]["id"])
 
 
 def assert_cited(citations: Sequence[dict[str, object]], server: Server) -> None:
@@ -65,7 +65,7 @@ async def test_llama_index_gets_nodes_with_citations_both_ways(server: Server) -
 
 async def test_a_rejected_search_raises_refused_without_the_key(server: Server) -> None:
     retriever = langchain.GristmillRetriever(url=server.url, key=SecretStr("gm_wrong"))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as error:
         await retriever.ainvoke("wheel")
-    assert refused.value.code == "bad_key"
+    assert error.value.code == "bad_key"
     assert "gm_wrong" not in repr(retriever)

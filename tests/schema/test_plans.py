@@ -26,7 +26,7 @@ async def claim_page_count(db: Database) -> int:
                 "explain (analyze, buffers, format json) select * from job_claim(%s, 16, 16, 4, null, '{}', '{}', 16)",
                 [worker],
             )
-            plan = await explained_plan(cursor)
+            plan = await explain(cursor)
             assert plan["Actual Rows"] == 16
             pages = page_count(plan)
     return pages
@@ -74,18 +74,18 @@ async def page_counts(db: Database, folder: UUID) -> dict[str, int]:
     async with db.connection() as tx:
         for package, name, parameters in ACTIVE_STATEMENTS:
             statement = b"explain (analyze, buffers, format json) " + Queries(package)[name]
-            counts[name] = page_count(await explained_plan(await tx.execute(statement, parameters)))
+            counts[name] = page_count(await explain(await tx.execute(statement, parameters)))
         for function in (
             "container_derive_status(%s)",
             "base_mark_ready((select base_id from item where id = %s))",
         ):
             call = f"explain (analyze, buffers, format json) select {function}"
             await tx.execute(call.encode(), [folder])  # plans the function's statements
-            counts[function] = page_count(await explained_plan(await tx.execute(call.encode(), [folder])))
+            counts[function] = page_count(await explain(await tx.execute(call.encode(), [folder])))
     return counts
 
 
-async def explained_plan(cursor: AsyncCursor[Any]) -> dict[str, Any]:
+async def explain(cursor: AsyncCursor[Any]) -> dict[str, Any]:
     """The plan of an explained statement."""
     row = await cursor.fetchone()
     assert row is not None

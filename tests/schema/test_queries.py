@@ -24,8 +24,10 @@ PACKAGES = [
 
 def test_every_package_with_queries_is_listed() -> None:
     root = resources.files("gristmill")
-    found = [f"gristmill.{entry.name}" for entry in root.iterdir() if entry.joinpath("queries.sql").is_file()]
-    assert sorted(found) == sorted(PACKAGES)
+    packages = [
+        f"gristmill.{entry.name}" for entry in root.iterdir() if entry.joinpath("queries.sql").is_file()
+    ]
+    assert sorted(packages) == sorted(PACKAGES)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -42,10 +44,10 @@ async def test_the_schema_takes_every_statement(db: Database, package: str) -> N
                 await tx.execute(statement.encode())
                 continue
             numbers: dict[str, int] = {}
-            numbered = re.sub(
+            prepared = re.sub(
                 r"%\((\w+)\)s", lambda m, seen=numbers: f"${seen.setdefault(m[1], len(seen) + 1)}", statement
             )
-            await tx.execute(f"prepare {package.replace('.', '_')}_{name} as {numbered}".encode())
+            await tx.execute(f"prepare {package.replace('.', '_')}_{name} as {prepared}".encode())
 
 
 @pytest.mark.parametrize("package", PACKAGES)

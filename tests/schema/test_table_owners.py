@@ -50,14 +50,14 @@ _WRITE = re.compile(
 )
 
 
-def written_tables(sql: str) -> set[str]:
+def tables_written_by(sql: str) -> set[str]:
     """The tables that statements write, comments and strings aside."""
     return set(_WRITE.findall(_STRING.sub("''", _COMMENT.sub("", sql))))
 
 
 def violations(package: str, sql: str) -> list[str]:
     """The tables that a package writes though another owns them, or no package is known to."""
-    return sorted(table for table in written_tables(sql) if OWNER.get(table) != package)
+    return sorted(table for table in tables_written_by(sql) if OWNER.get(table) != package)
 
 
 def sql_files() -> Iterator[tuple[str, str, str]]:

@@ -95,8 +95,8 @@ class AccessCheck:
 
     async def check_items(self, headers: dict[str, str], visible: set[int], notes: set[int]) -> None:
         base = f"/api/knowledge-bases/{self.base.id}"
-        listed = await self.http.get(f"{base}/items?parentId=*", headers=headers)
-        assert self.positions(listed, "items", "id") == visible
+        response = await self.http.get(f"{base}/items?parentId=*", headers=headers)
+        assert self.positions(response, "items", "id") == visible
         for n, item_id in enumerate(self.ids):
             url = f"/api/knowledge-items/{item_id}"
             assert ((await self.http.get(url, headers=headers)).status_code == 200) is (n in visible)
@@ -125,17 +125,17 @@ class AccessCheck:
     async def check_bases(
         self, headers: dict[str, str], visible: set[int], principals: set[str] | None, acl: list[str]
     ) -> None:
-        shown = principals is None or bool(principals & set(acl)) or bool(visible)
+        is_visible = principals is None or bool(principals & set(acl)) or bool(visible)
         answer = await self.http.get(f"/api/knowledge-bases/{self.base.id}", headers=headers)
-        assert (answer.status_code == 200) is shown
-        if shown:
+        assert (answer.status_code == 200) is is_visible
+        if is_visible:
             assert sum(answer.json()["itemCounts"].values()) == len(visible)
-        listed = await self.http.get(f"/api/knowledge-bases?name={self.base.name}", headers=headers)
-        assert bool(listed.json()["items"]) is shown
+        response = await self.http.get(f"/api/knowledge-bases?name={self.base.name}", headers=headers)
+        assert bool(response.json()["items"]) is is_visible
 
-    def positions(self, answer: httpx.Response, where: str, what: str) -> set[int]:
+    def positions(self, answer: httpx.Response, where: str, field: str) -> set[int]:
         assert answer.status_code in (200, 404, 409), answer.text
-        item_ids = {UUID(entry[what]) for entry in answer.json().get(where, [])}
+        item_ids = {UUID(entry[field]) for entry in answer.json().get(where, [])}
         return {n for n, item_id in enumerate(self.ids) if item_id in item_ids}
 
 
@@ -146,7 +146,7 @@ async def test_every_way_of_reading_follows_the_access_rules(
     http: httpx.AsyncClient,
     nodes: list[TreeNode],
     acl: list[str],
-    changed: int,
+    changed_position: int,
     new: list[str] | None,
     new_base_acl: list[str],
 ) -> None:
@@ -154,7 +154,7 @@ async def test_every_way_of_reading_follows_the_access_rules(
     check = AccessCheck(mill, http)
     await check.create(nodes, acl)
     await check.verify(nodes, acl)
-    position = changed % len(nodes)
+    position = changed_position % len(nodes)
     answer = await http.patch(f"/api/knowledge-items/{check.ids[position]}", json={"acl": new})
     assert answer.status_code == 200, answer.text
     assert answer.json()["acl"] == new
@@ -170,13 +170,13 @@ async def test_requests_on_behalf_of_a_principal_are_limited_to_acl_filtered_rou
     """A route that is not filtered by ACL is refused, also one that is added later."""
     headers = {ON_BEHALF: "email:ann@x.org"}
     some = str(uuid4())
-    served = {
+    routes = {
         (method.upper(), path) for path, methods in mill.api.openapi()["paths"].items() for method in methods
     }
     on_behalf = {route for route, rule in RULES.items() if rule.acl_filtered}
     anyone = {route for route, rule in RULES.items() if rule.audience == "anyone"}
-    assert served >= on_behalf
-    for method, path in sorted(served - on_behalf - anyone):
+    assert routes >= on_behalf
+    for method, path in sorted(routes - on_behalf - anyone):
         url = path.replace("{base_id}", some).replace("{item_id}", some).replace("{job_id}", some)
         answer = await http.request(method, url, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (403, "not_on_behalf"), (method, path)
@@ -201,7 +201,7 @@ async def test_an_empty_list_of_an_item_denies_and_null_inherits(http: httpx.Asy
     created = (await http.post(url, json={"items": notes})).json()["created"]
     assert [item["acl"] for item in created] == [[], None]
     headers = {ON_BEHALF: "email:ann@x.org"}
-    listed = (await http.get(url, headers=headers)).json()["items"]
-    assert [item["title"] for item in listed] == ["open"]
+    response = (await http.get(url, headers=headers)).json()["items"]
+    assert [item["title"] for item in response] == ["open"]
     bad = await http.post(url, json={"items": [{"type": "note", "content": "x", "acl": ["everyone"]}]})
     assert (bad.status_code, bad.json()["code"]) == (422, "bad_acl_entry")

@@ -44,9 +44,9 @@ async def search_results(db: Database, base: Base) -> list[Any]:
     return results
 
 
-async def count(db: Database, what: str) -> int:
+async def count(db: Database, table: str) -> int:
     async with db.connection() as tx:
-        cursor = await tx.execute(f"select count(*) from {what}".encode())
+        cursor = await tx.execute(f"select count(*) from {table}".encode())
         row = await cursor.fetchone()
     assert row is not None
     return row[0]

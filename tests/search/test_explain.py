@@ -41,25 +41,25 @@ async def explanations(http: httpx.AsyncClient, base: Base, query: str, **header
 @pytest.fixture
 async def bases(mill: app.Gristmill) -> tuple[Base, Base]:
     """Two bases that look the same to a person: only the first holds items that they can't see."""
-    mixed, plain = [await new_base(mill.db, name, acl=["org:*"]) for name in ("mixed", "plain")]
+    mixed_base, plain = [await new_base(mill.db, name, acl=["org:*"]) for name in ("mixed", "plain")]
     async with mill.db.transaction() as tx:
-        for base in (mixed, plain):
+        for base in (mixed_base, plain):
             for number, text in enumerate(VISIBLE):
                 await file_note(tx, base, f"note {number}", text, acl=["team:7"])
         for number, text in enumerate(HIDDEN):
-            await file_note(tx, mixed, f"hidden {number}", text, acl=["team:8"])
-    return mixed, plain
+            await file_note(tx, mixed_base, f"hidden {number}", text, acl=["team:8"])
+    return mixed_base, plain
 
 
 @pytest.mark.parametrize("query", QUERIES)
 async def test_explanations_are_the_same_whether_or_not_there_are_hidden_items(
     bases: tuple[Base, Base], http: httpx.AsyncClient, query: str
 ) -> None:
-    """No count, no frequency and no score tells which words hidden items contain, neither by word nor by prefix."""
-    mixed, plain = bases
-    shown = await explanations(http, mixed, query, **PERSON)
-    assert shown == await explanations(http, plain, query, **PERSON)
-    assert shown or query == "mer*"
+    """No count, frequency or score reveals which words hidden items contain, neither by word nor by prefix."""
+    mixed_base, plain = bases
+    explanation = await explanations(http, mixed_base, query, **PERSON)
+    assert explanation == await explanations(http, plain, query, **PERSON)
+    assert explanation or query == "mer*"
 
 
 async def test_an_admin_is_shown_the_numbers_of_the_whole_base(

@@ -22,45 +22,45 @@ candidates = st.lists(
 def test_fusion_gives_the_union_in_falling_order(
     vector: list[Candidate], text: list[Candidate], weight: float
 ) -> None:
-    fused = fuse([LegResults(vector, text, weight)])
-    assert {hit.no for hit in fused} == {hit.no for hit in vector} | {hit.no for hit in text}
-    scores = [hit.score for hit in fused]
+    results = fuse([LegResults(vector, text, weight)])
+    assert {hit.no for hit in results} == {hit.no for hit in vector} | {hit.no for hit in text}
+    scores = [hit.score for hit in results]
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores)
 
 
 @given(candidates)
 def test_one_leg_alone_keeps_its_order(vector: list[Candidate]) -> None:
-    fused = fuse([LegResults(vector, [], 1.0)])
+    results = fuse([LegResults(vector, [], 1.0)])
     scores = {hit.no: hit.score for hit in vector}
-    ranked = [scores[hit.no] for hit in fused]
-    assert ranked == sorted(ranked, reverse=True)
-    ranks = [hit.vector_rank for hit in fused if hit.vector_rank is not None]
+    ranked_scores = [scores[hit.no] for hit in results]
+    assert ranked_scores == sorted(ranked_scores, reverse=True)
+    ranks = [hit.vector_rank for hit in results if hit.vector_rank is not None]
     assert sorted(ranks) == list(range(1, len(vector) + 1))
 
 
 def test_what_both_legs_put_first_is_first() -> None:
-    fused = fuse([LegResults([hit(1, 0.9), hit(2, 0.8)], [hit(1, 5.0), hit(2, 1.0)])])
-    assert fused[0].no == 1
+    results = fuse([LegResults([hit(1, 0.9), hit(2, 0.8)], [hit(1, 5.0), hit(2, 1.0)])])
+    assert results[0].no == 1
 
 
 def test_the_score_is_the_weighted_sum_of_both_and_nothing_where_a_search_found_nothing() -> None:
     """Each list is scaled to 0.05..1; chunk 2 is only in the first list, chunk 4 only in the second."""
     legs = LegResults([hit(1, 0.9), hit(2, 0.5), hit(3, 0.1)], [hit(3, 8.0), hit(4, 2.0)], 0.6)
-    scores = {one.no: round(one.score, 6) for one in fuse([legs])}
+    scores = {result.no: round(result.score, 6) for result in fuse([legs])}
     assert scores == {
         1: 0.6,
         3: round(0.6 * 0.05 + 0.4, 6),
         2: round(0.6 * 0.525, 6),
         4: round(0.4 * 0.05, 6),
     }
-    by_no = {one.no: one for one in fuse([legs])}
+    by_no = {result.no: result for result in fuse([legs])}
     assert (by_no[2].text_rank, by_no[2].text_score, by_no[4].vector_rank) == (None, None, None)
     assert (by_no[3].vector_rank, by_no[3].text_rank, by_no[3].vector_score) == (3, 1, 0.1)
 
 
 def test_equal_scores_are_ordered_by_number() -> None:
-    assert [one.no for one in fuse([LegResults([hit(9, 0.5), hit(4, 0.5)], [])])] == [4, 9]
+    assert [result.no for result in fuse([LegResults([hit(9, 0.5), hit(4, 0.5)], [])])] == [4, 9]
 
 
 def test_words_of_two_bases_are_compared_and_vectors_only_within_one_space() -> None:

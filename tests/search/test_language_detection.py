@@ -16,5 +16,5 @@ from gristmill.search.language_detection import detect_language
         ("", "english"),
     ],
 )
-def test_the_language_is_told_by_script_and_small_words(text: str, language: str) -> None:
+def test_the_language_is_detected_by_script_and_small_words(text: str, language: str) -> None:
     assert detect_language(text) == language

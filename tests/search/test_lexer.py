@@ -156,7 +156,7 @@ def test_every_token_stands_where_it_says(text: str) -> None:
     ("text", "expected"),
     [("知识库", True), ("how to 部署", False), ("部署 k8s", True), ("", False), ("42", False)],
 )
-def test_the_language_of_a_query_is_told_by_its_letters(text: str, expected: bool) -> None:
+def test_the_language_of_a_query_is_detected_by_its_letters(text: str, expected: bool) -> None:
     assert is_mostly_cjk(text) is expected
 
 

@@ -72,8 +72,8 @@ def test_any_text_is_a_question(text: str) -> None:
 
 def test_highlights_are_where_the_words_are() -> None:
     text = "The miller sharpens the stones; grinding follows."
-    shown = [text[start:end] for start, end in highlight_ranges(text, parse("stone grind*", ENGLISH))]
-    assert shown == ["stones", "grinding"]
+    highlights = [text[start:end] for start, end in highlight_ranges(text, parse("stone grind*", ENGLISH))]
+    assert highlights == ["stones", "grinding"]
 
 
 def highlighted_words(text: str, question: str, language: str = "english") -> list[str]:

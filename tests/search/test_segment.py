@@ -60,8 +60,8 @@ def test_a_long_lexicon_finds_each_of_its_names_and_no_other(count: int) -> None
 
 
 @given(st.sets(st.text(min_size=1, max_size=6).filter(lambda name: name.encode(errors="ignore") != b"")))
-def test_a_lexicon_finds_each_of_its_names_and_no_other(given_: set[str]) -> None:
-    names = sorted(name for name in given_ if name.encode(errors="ignore").decode() == name)
+def test_a_lexicon_finds_each_of_its_names_and_no_other(texts: set[str]) -> None:
+    names = sorted(name for name in texts if name.encode(errors="ignore").decode() == name)
     ends = np.arange(1, len(names) + 1) * 3
     sample = TermDictionary(TermDictionary.from_names(names, ends).data)
     assert sample.names() == names
@@ -93,15 +93,15 @@ def test_a_merge_holds_what_is_left_of_its_parts(
 ) -> None:
     parts = [build_segment(first), build_segment(second, first=100)]
     nos = [int(no) for part in parts for no in part.arrays.nos]
-    left = sorted(data.draw(st.sets(st.sampled_from(nos), min_size=1)))
-    gone = np.array(sorted(set(nos) - set(left)), np.int64)
-    merged = merge_segments([(part.arrays, part.index) for part in parts], gone, frozenset({"english"}))
+    remaining_nos = sorted(data.draw(st.sets(st.sampled_from(nos), min_size=1)))
+    removed_nos = np.array(sorted(set(nos) - set(remaining_nos)), np.int64)
+    merge = merge_segments([(part.arrays, part.index) for part in parts], removed_nos, frozenset({"english"}))
     every = counts_of(parts[0]) | counts_of(parts[1])
-    assert counts_of(merged) == {no: every[no] for no in left}
-    stored = segment.encode_arrays(merged.arrays)
-    again = segment.decode_arrays(stored.nos, stored.items, stored.lengths, stored.signs)
-    assert again.nos.tolist() == left
-    assert again.signs.tolist() == merged.arrays.signs.tolist()
+    assert counts_of(merge) == {no: every[no] for no in remaining_nos}
+    encoded = segment.encode_arrays(merge.arrays)
+    again = segment.decode_arrays(encoded.nos, encoded.items, encoded.lengths, encoded.signs)
+    assert again.nos.tolist() == remaining_nos
+    assert again.signs.tolist() == merge.arrays.signs.tolist()
 
 
 @given(texts)
@@ -120,7 +120,7 @@ def test_scores_are_bm25_of_plain_python(parts: list[str]) -> None:
     for count, score in zip(counts, scores.tolist(), strict=True):
         expected = 0.0
         for name in names:
-            holding = sum(name in other for other in counts)
+            holding = sum(name in document for document in counts)
             idf = math.log(1 + (len(counts) - holding + 0.5) / (holding + 0.5))
             norm = bm25.K1 * (1 - bm25.B + bm25.B * sum(count.values()) / mean)
             expected += idf * count.get(name, 0) * (bm25.K1 + 1) / (count.get(name, 0) + norm)
@@ -151,15 +151,15 @@ def test_small_segments_are_merged_first_and_none_grows_past_the_most() -> None:
 
 def test_a_base_that_grows_batch_by_batch_has_few_segments_and_merges_each_chunk_seldom() -> None:
     rows: list[SegmentRow] = []
-    moved = 0
+    chunks_merged = 0
     for number in range(3000):
         rows.append(SegmentRow(number, 1, 200, []))
-        while chosen := segments_to_merge(rows):
-            rows = [row for row in rows if row not in chosen]
-            moved += sum(row.chunks for row in chosen)
-            rows.append(SegmentRow(10_000 + moved, 1, sum(row.chunks for row in chosen), []))
+        while selection := segments_to_merge(rows):
+            rows = [row for row in rows if row not in selection]
+            chunks_merged += sum(row.chunks for row in selection)
+            rows.append(SegmentRow(10_000 + chunks_merged, 1, sum(row.chunks for row in selection), []))
     assert len(rows) < 64
-    assert moved / (3000 * 200) < 8
+    assert chunks_merged / (3000 * 200) < 8
 
 
 def test_texts_that_say_the_same_are_one_group() -> None:

@@ -42,9 +42,9 @@ async def test_both_methods_return_the_same_as_comparing_every_visible_chunk(
     scope = Scope(viewer)
     vector = EMBEDDER.vector("a query")
     async with store.read_transaction(db) as tx:
-        measured = await selectivity.measure_selectivity(tx, base.id, scope)
+        estimate = await selectivity.measure_selectivity(tx, base.id, scope)
         expected = [row.no for row in await store.nearest_chunks(tx, base.id, scope, vector, 10)]
-    hits = await vector_search.search(db, SegmentCache(2**20), base.id, scope, measured, vector, 10)
+    hits = await vector_search.search(db, SegmentCache(2**20), base.id, scope, estimate, vector, 10)
     assert [hit.no for hit in hits] == expected
     assert len(hits) == (10 if viewer.entries is None or viewer.entries else 0)
 

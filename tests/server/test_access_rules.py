@@ -68,18 +68,18 @@ async def world(mill: app.Gristmill, http: httpx.AsyncClient) -> AsyncGenerator[
                 )
                 for role in ROLES
             }
-        nobody = await stack.enter_async_context(client_with_key(mill, None))
+        anonymous = await stack.enter_async_context(client_with_key(mill, None))
         ids = await create_one_of_each(people["ours"]["admin"])
-        yield World(mill, people["ours"], people["theirs"], nobody, http, ids)
+        yield World(mill, people["ours"], people["theirs"], anonymous, http, ids)
 
 
 async def create_one_of_each(admin: httpx.AsyncClient) -> dict[str, str]:
     """One of every resource that a path can name."""
     base = (await admin.post("/api/knowledge-bases", json={"name": "mill", "acl": ["org:*"]})).json()["id"]
-    added = await admin.post(
+    response = await admin.post(
         f"/api/knowledge-bases/{base}/items", json={"items": [{"type": "note", "content": "a wheel"}]}
     )
-    item = added.json()["created"][0]["id"]
+    item = response.json()["created"][0]["id"]
     job = (await admin.get(f"/api/jobs?itemId={item}")).json()["items"][0]["id"]
     hook = (await admin.post("/api/webhooks", json={"url": "https://example.org/x"})).json()["id"]
     key = (await admin.post("/api/api-keys", json={"name": "one more", "role": "reader"})).json()["id"]
@@ -142,11 +142,11 @@ def changes_without_body(method: str, path: str) -> bool:
 
 async def test_every_route_has_a_rule_and_every_parameter_an_owner(mill: app.Gristmill) -> None:
     """A new route without a rule fails here, and rejects every request."""
-    served = {
+    routes = {
         (method.upper(), path) for path, methods in mill.api.openapi()["paths"].items() for method in methods
     }
-    assert served | {("GET", "/"), ("GET", "/openapi.json")} == set(RULES)
-    for _, path in served:
+    assert routes | {("GET", "/"), ("GET", "/openapi.json")} == set(RULES)
+    for _, path in routes:
         assert set(re.findall(r"\{(\w+)\}", path)) <= set(PATH_PARAMETER_CHECKS), path
 
 
@@ -182,9 +182,9 @@ async def test_resources_in_paths_are_not_found_for_another_organisation(world: 
         if "{" not in path:
             continue
         for stranger in (world.strangers["admin"], world.local_admin):
-            given = {"query": "wheel"} if path.endswith(("/search", "/why-not")) else {}
+            body = {"query": "wheel"} if path.endswith(("/search", "/why-not")) else {}
             real, none = [
-                await stranger.request(method, fill_path(path, ids), json=given if method != "GET" else None)
+                await stranger.request(method, fill_path(path, ids), json=body if method != "GET" else None)
                 for ids in (world.ids, unknown)
             ]
             assert real.status_code == none.status_code == 404, (method, path, rule, real.text)
@@ -213,21 +213,21 @@ async def test_lists_searches_and_counts_contain_nothing_of_another_organisation
     their_keys = {key["id"] for key in (await world.strangers["admin"].get("/api/api-keys")).json()["items"]}
     assert len(their_keys) == 3
     assert not ours_keys & their_keys
-    found = (await world.owners["admin"].post("/api/search", json={"query": "wheel"})).json()["hits"]
-    assert len(found) == 1
+    hits = (await world.owners["admin"].post("/api/search", json={"query": "wheel"})).json()["hits"]
+    assert len(hits) == 1
     assert (await world.strangers["admin"].post("/api/search", json={"query": "wheel"})).json()["hits"] == []
-    named = await world.strangers["admin"].post(
+    response = await world.strangers["admin"].post(
         "/api/search", json={"query": "wheel", "baseIds": [world.ids["base_id"]]}
     )
-    assert (named.status_code, named.json()["code"]) == (404, "base_not_found")
+    assert (response.status_code, response.json()["code"]) == (404, "base_not_found")
 
 
 async def test_resources_in_bodies_are_not_found_for_another_organisation(world: World) -> None:
     """Requests for a base of the strangers that name items of the owners."""
     admin = world.strangers["admin"]
-    made = await admin.post("/api/knowledge-bases", json={"name": "mill"})
-    assert made.status_code == 201, "a name that only another organisation has is free"
-    base = made.json()["id"]
+    creation = await admin.post("/api/knowledge-bases", json={"name": "mill"})
+    assert creation.status_code == 201, "a name that only another organisation has is free"
+    base = creation.json()["id"]
     owners_item = world.ids["item_id"]
     requests: list[tuple[str, dict[str, Any]]] = [
         ("items/delete", {"itemIds": [owners_item]}),
@@ -239,12 +239,12 @@ async def test_resources_in_bodies_are_not_found_for_another_organisation(world:
         assert (answer.status_code, answer.json()["code"]) == (404, "item_not_found"), path
     hook = await admin.post("/api/webhooks", json={"url": "https://x.org", "baseId": world.ids["base_id"]})
     assert (hook.status_code, hook.json()["code"]) == (404, "base_not_found")
-    filtered = await admin.get(f"/api/connectors?baseId={world.ids['base_id']}")
-    assert filtered.json()["items"] == []
-    filtered = await admin.get(f"/api/jobs?baseId={world.ids['base_id']}")
-    assert filtered.json()["items"] == []
-    filtered = await admin.get(f"/api/events?baseId={world.ids['base_id']}")
-    assert filtered.json()["items"] == []
+    response = await admin.get(f"/api/connectors?baseId={world.ids['base_id']}")
+    assert response.json()["items"] == []
+    response = await admin.get(f"/api/jobs?baseId={world.ids['base_id']}")
+    assert response.json()["items"] == []
+    response = await admin.get(f"/api/events?baseId={world.ids['base_id']}")
+    assert response.json()["items"] == []
     under = await admin.get(f"/api/knowledge-bases/{base}/items?parentId={owners_item}")
     assert under.json()["items"] == []
     under = await admin.get(f"/api/knowledge-bases/{base}/items?under={owners_item}")
@@ -254,18 +254,18 @@ async def test_resources_in_bodies_are_not_found_for_another_organisation(world:
 async def test_a_connector_is_neither_visible_nor_countable_from_another_organisation(world: World) -> None:
     """Its name is free there, its jobs and runs are not listed, and it can only feed bases of its own organisation."""
     owner, stranger = world.owners["admin"], world.strangers["admin"]
-    refused = await stranger.post("/api/connectors", json=connector_body(world.ids["base_id"]))
-    assert (refused.status_code, refused.json()["code"]) == (404, "base_not_found")
+    rejection = await stranger.post("/api/connectors", json=connector_body(world.ids["base_id"]))
+    assert (rejection.status_code, rejection.json()["code"]) == (404, "base_not_found")
     assert (await stranger.get("/api/connectors")).json()["items"] == []
-    made = await stranger.post("/api/connectors", json=connector_body())
-    assert made.status_code == 201, "a name that only another organisation has is free"
-    own_path = f"/api/connectors/{made.json()['id']}"
-    taken = await stranger.post("/api/connectors", json=connector_body())
-    assert (taken.status_code, taken.json()["code"]) == (409, "connector_name_taken")
+    creation = await stranger.post("/api/connectors", json=connector_body())
+    assert creation.status_code == 201, "a name that only another organisation has is free"
+    own_path = f"/api/connectors/{creation.json()['id']}"
+    duplicate = await stranger.post("/api/connectors", json=connector_body())
+    assert (duplicate.status_code, duplicate.json()["code"]) == (409, "connector_name_taken")
     fed = await stranger.patch(own_path, json={"knowledgeBaseIds": [world.ids["base_id"]]})
     assert (fed.status_code, fed.json()["code"]) == (404, "base_not_found")
-    for admin, connector in ((owner, world.ids["connector_id"]), (stranger, made.json()["id"])):
-        assert [one["id"] for one in (await admin.get("/api/connectors")).json()["items"]] == [connector]
+    for admin, connector in ((owner, world.ids["connector_id"]), (stranger, creation.json()["id"])):
+        assert [item["id"] for item in (await admin.get("/api/connectors")).json()["items"]] == [connector]
     assert (await stranger.get(f"{own_path}/runs")).json()["items"] == []
     kind = {"kind": "sync_connector"}
     assert (await stranger.get("/api/jobs", params=kind)).json()["items"] == []
@@ -284,9 +284,9 @@ async def test_of_two_changes_of_a_connector_one_is_rejected(world: World) -> No
         return run["completedAt"] is not None
 
     await wait_until(at_rest)
-    seen = (await admin.get(path)).headers["etag"]
+    etag = (await admin.get(path)).headers["etag"]
     first, second = [
-        await admin.patch(path, json={"name": name}, headers={"If-Match": seen}) for name in ("one", "two")
+        await admin.patch(path, json={"name": name}, headers={"If-Match": etag}) for name in ("one", "two")
     ]
     assert (first.status_code, second.status_code) == (200, 412)
     assert (await admin.get(path)).json()["name"] == "one"
@@ -313,12 +313,12 @@ async def test_identical_uploads_of_two_organisations_stay_separate(world: World
     receipts: list[dict[str, int]] = []
     bases: dict[str, str] = {}
     for name, admin in (("ours", world.owners["admin"]), ("theirs", world.strangers["admin"])):
-        made = await admin.post("/api/knowledge-bases", json={"name": "twins"})
-        bases[name] = made.json()["id"]
-        sent = await admin.post(
+        creation = await admin.post("/api/knowledge-bases", json={"name": "twins"})
+        bases[name] = creation.json()["id"]
+        upload = await admin.post(
             f"/api/knowledge-bases/{bases[name]}/files", files={"files": ("same.txt", b"the same bytes")}
         )
-        item = sent.json()["created"][0]["id"]
+        item = upload.json()["created"][0]["id"]
 
         async def is_done(admin: httpx.AsyncClient = admin, item: str = item) -> bool:
             return (await admin.get(f"/api/knowledge-items/{item}")).json()["status"] == "completed"

@@ -75,25 +75,25 @@ async def test_concurrent_requests_share_one_lookup(mill: app.Gristmill) -> None
 
 async def test_a_lookup_that_overlaps_a_change_is_not_cached(mill: app.Gristmill) -> None:
     _, secret = await new_key(mill.db, LOCAL_ORG, "reader")
-    cache, begun, go_on = CallerCache(), asyncio.Event(), asyncio.Event()
+    cache, is_loading, go_on = CallerCache(), asyncio.Event(), asyncio.Event()
 
     async def load_slowly() -> Caller:
         caller = await authenticate(mill.db, secret)
-        begun.set()
+        is_loading.set()
         await go_on.wait()
         return caller
 
     waiting = asyncio.create_task(cache.get(secret, load_slowly))
-    await begun.wait()
+    await is_loading.wait()
     cache.clear()
     go_on.set()
     await waiting
-    looked = False
+    was_loaded = False
 
     async def load_again() -> Caller:
-        nonlocal looked
-        looked = True
+        nonlocal was_loaded
+        was_loaded = True
         return await authenticate(mill.db, secret)
 
     await cache.get(secret, load_again)
-    assert looked
+    assert was_loaded

@@ -26,7 +26,7 @@ def operations(mill: app.Gristmill) -> list[tuple[str, str, dict[str, Any]]]:
     ]
 
 
-def filled(path: str, value: str = UNKNOWN) -> str:
+def fill_path(path: str, value: str = UNKNOWN) -> str:
     return re.sub(r"\{\w+\}", value, path)
 
 
@@ -35,7 +35,7 @@ async def test_no_path_with_control_characters_is_a_server_error(
 ) -> None:
     for method, path, _ in operations(mill):
         for value in HOSTILE if "{" in path else ():
-            answer = await http.request(method, filled(path, value))
+            answer = await http.request(method, fill_path(path, value))
             assert 400 <= answer.status_code < 500, (method, path, value)
 
 
@@ -45,7 +45,7 @@ async def test_no_query_with_control_characters_is_a_server_error(
     for method, path, operation in operations(mill):
         for parameter in operation.get("parameters", ()):
             for value in HOSTILE if parameter["in"] == "query" else ():
-                answer = await http.request(method, f"{filled(path)}?{parameter['name']}={value}")
+                answer = await http.request(method, f"{fill_path(path)}?{parameter['name']}={value}")
                 assert answer.status_code < 500, (method, path, parameter["name"], value)
                 if value in ("%00", "a%00b"):
                     assert answer.status_code == 400, (method, path, parameter["name"])
@@ -76,7 +76,7 @@ async def test_no_body_with_text_that_cannot_be_stored_is_a_server_error(
             for body in variants(example, text):
                 answer = await http.request(
                     method,
-                    filled(path),
+                    fill_path(path),
                     content=json.dumps(body),
                     headers={"Content-Type": "application/json"},
                 )

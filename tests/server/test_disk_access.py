@@ -20,17 +20,19 @@ pytestmark = pytest.mark.slow
 
 
 @asynccontextmanager
-async def running(settings: Settings, **changed: Any) -> AsyncGenerator[app.Gristmill]:
-    updated = settings.model_copy(update=changed)
+async def running(settings: Settings, **changes: Any) -> AsyncGenerator[app.Gristmill]:
+    updated = settings.model_copy(update=changes)
     async with app.gristmill(updated, work=True, extra_embedders={"hashed": HashedEmbedder()}) as mill:
         yield mill
 
 
 @asynccontextmanager
-async def confined_client(settings: Settings, allowed: Path) -> AsyncGenerator[httpx.AsyncClient]:
+async def client_with_allowed_path(
+    settings: Settings, allowed_path: Path
+) -> AsyncGenerator[httpx.AsyncClient]:
     """A client with an admin's key, and `allowed` as the only allowed path."""
     async with (
-        running(settings, allowed_paths=[allowed]) as mill,
+        running(settings, allowed_paths=[allowed_path]) as mill,
         client_with_key(mill, (await new_key(mill.db, LOCAL_ORG, "admin"))[1]) as client,
     ):
         yield client
@@ -46,14 +48,14 @@ async def new_base(client: httpx.AsyncClient, name: str = "b") -> str:
     return (await client.post("/api/knowledge-bases", json=body)).json()["id"]
 
 
-async def ended_items(client: httpx.AsyncClient, base: str) -> dict[str, dict[str, Any]]:
+async def wait_until_items_end(client: httpx.AsyncClient, base: str) -> dict[str, dict[str, Any]]:
     """The items by title, once all have ended."""
 
     async def items() -> dict[str, dict[str, Any]] | None:
         page = await client.get(f"/api/knowledge-bases/{base}/items", params={"parentId": "*"})
-        found = page.json()["items"]
-        ended = all(item["status"] in ("completed", "failed") for item in found)
-        return {item["title"]: item for item in found} if found and ended else None
+        rows = page.json()["items"]
+        have_ended = all(item["status"] in ("completed", "failed") for item in rows)
+        return {item["title"]: item for item in rows} if rows and have_ended else None
 
     return await wait_until(items)
 
@@ -76,8 +78,10 @@ async def test_a_key_does_not_read_the_servers_disk(settings: Settings, tmp_path
                     ("directory", data_dir / "blobs"),
                     ("directory", tmp_path),
                 ):
-                    refused = await add(client, base, kind, path)
-                    assert (refused.status_code, refused.json()["code"]) == (403, "path_not_allowed"), path
+                    rejection = await add(client, base, kind, path)
+                    assert (rejection.status_code, rejection.json()["code"]) == (403, "path_not_allowed"), (
+                        path
+                    )
 
 
 async def test_the_local_user_reads_files_but_never_our_own_data(settings: Settings, tmp_path: Path) -> None:
@@ -97,7 +101,7 @@ async def test_the_local_user_reads_files_but_never_our_own_data(settings: Setti
             ):
                 assert (await add(local, base, kind, path)).status_code == 403, path
             assert (await add(local, base, "directory", tmp_path)).status_code == 202
-            items = await ended_items(local, base)
+            items = await wait_until_items_end(local, base)
             assert set(items) == {tmp_path.name, "plain.txt"}
             assert items[tmp_path.name]["leftOut"] == {"protected_folder": 1, "link_outside": 1}
             assert "local" not in items["plain.txt"]["source"]
@@ -132,33 +136,33 @@ async def test_a_forwarded_request_is_not_the_local_users(
 async def test_links_in_an_added_folder_do_not_lead_out_of_allowed_paths(
     settings: Settings, tmp_path: Path
 ) -> None:
-    allowed = tmp_path / "allowed"
-    allowed.mkdir()
+    allowed_path = tmp_path / "allowed"
+    allowed_path.mkdir()
     (tmp_path / "secret.txt").write_text("secret")
-    (allowed / "plain.txt").write_text("plain")
-    (allowed / "link.txt").symlink_to(tmp_path / "secret.txt")
-    async with confined_client(settings, allowed) as client:
+    (allowed_path / "plain.txt").write_text("plain")
+    (allowed_path / "link.txt").symlink_to(tmp_path / "secret.txt")
+    async with client_with_allowed_path(settings, allowed_path) as client:
         base = await new_base(client)
-        assert (await add(client, base, "directory", allowed)).status_code == 202
-        items = await ended_items(client, base)
+        assert (await add(client, base, "directory", allowed_path)).status_code == 202
+        items = await wait_until_items_end(client, base)
         assert set(items) == {"allowed", "plain.txt"}
         assert items["allowed"]["leftOut"] == {"link_outside": 1}
 
 
 async def test_a_file_swapped_for_a_link_is_not_read(settings: Settings, tmp_path: Path) -> None:
-    allowed = tmp_path / "allowed"
-    allowed.mkdir()
+    allowed_path = tmp_path / "allowed"
+    allowed_path.mkdir()
     (tmp_path / "secret.txt").write_text("secret")
-    file = allowed / "plain.txt"
+    file = allowed_path / "plain.txt"
     file.write_text("plain")
-    async with confined_client(settings, allowed) as client:
+    async with client_with_allowed_path(settings, allowed_path) as client:
         base = await new_base(client)
         assert (await add(client, base, "file", file)).status_code == 202
-        item = (await ended_items(client, base))["plain.txt"]
+        item = (await wait_until_items_end(client, base))["plain.txt"]
         await asyncio.to_thread(file.unlink)
         file.symlink_to(tmp_path / "secret.txt")
-        refused = await client.get(f"/api/knowledge-items/{item['id']}/original")
-        assert (refused.status_code, refused.json()["code"]) == (403, "path_not_allowed")
+        rejection = await client.get(f"/api/knowledge-items/{item['id']}/original")
+        assert (rejection.status_code, rejection.json()["code"]) == (403, "path_not_allowed")
         again = await client.post(f"/api/knowledge-items/{item['id']}/reprocess")
         assert again.json()["code"] == "source_unavailable"
         content = await client.get(f"/api/knowledge-items/{item['id']}/content")

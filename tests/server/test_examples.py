@@ -53,12 +53,12 @@ async def test_every_example_matches_its_schema_and_is_used(schema: dict[str, An
 
 
 def test_examples_are_what_the_documentation_shows() -> None:
-    shown = [
+    blocks_shown = [
         json.loads(block.text) for block in blocks(read("docs/reference/api.md")) if block.language == "json"
     ]
     text = resources.files("gristmill.server.api").joinpath("examples.json").read_text()
-    undocumented = {name for name, example in json.loads(text).items() if example not in shown}
-    assert undocumented == {
+    missing = {name for name, example in json.loads(text).items() if example not in blocks_shown}
+    assert missing == {
         "Body_upload_files_api_knowledge_bases__base_id__files_post",
         "ConnectorChange",
         "ItemOut",

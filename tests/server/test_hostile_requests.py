@@ -140,18 +140,18 @@ class Body:
     """A body that counts how much of it was read."""
 
     def __init__(self, size: int) -> None:
-        self.size, self.sent = size, 0
+        self.size, self.bytes_sent = size, 0
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        while self.sent < self.size:
-            self.sent += MB
+        while self.bytes_sent < self.size:
+            self.bytes_sent += MB
             yield b"x" * MB
 
 
 @asynccontextmanager
-async def keyed(settings: Settings) -> AsyncGenerator[app.Gristmill]:
-    changed = settings.model_copy(update={"require_key": True})
-    async with app.gristmill(changed, work=False, extra_embedders={"hashed": HashedEmbedder()}) as mill:
+async def mill_with_keys(settings: Settings) -> AsyncGenerator[app.Gristmill]:
+    key_settings = settings.model_copy(update={"require_key": True})
+    async with app.gristmill(key_settings, work=False, extra_embedders={"hashed": HashedEmbedder()}) as mill:
         yield mill
 
 
@@ -160,7 +160,7 @@ async def keyed(settings: Settings) -> AsyncGenerator[app.Gristmill]:
 async def test_nothing_of_a_body_is_read_before_the_caller_is_authorised(
     settings: Settings, headers: dict[str, str], content_type: str
 ) -> None:
-    async with keyed(settings) as mill:
+    async with mill_with_keys(settings) as mill:
         base = "00000000-0000-7000-8000-000000000009"
         secret = (await new_key(mill.db, LOCAL_ORG, "reader"))[1]
         for key, status, code in ((None, 401, "no_key"), (secret, 403, "role_too_low")):
@@ -168,9 +168,9 @@ async def test_nothing_of_a_body_is_read_before_the_caller_is_authorised(
                 for path in (f"/api/knowledge-bases/{base}/files", f"/api/knowledge-bases/{base}/items"):
                     body = Body(400 * MB)
                     all_headers = {**headers, "Content-Type": content_type}
-                    refused = await client.post(path, content=body, headers=all_headers)
-                    assert (refused.status_code, refused.json()["code"]) == (status, code)
-                    assert body.sent == 0
+                    rejection = await client.post(path, content=body, headers=all_headers)
+                    assert (rejection.status_code, rejection.json()["code"]) == (status, code)
+                    assert body.bytes_sent == 0
 
 
 async def test_a_body_that_is_too_large_gets_413(mill: app.Gristmill, http: httpx.AsyncClient) -> None:
@@ -182,12 +182,12 @@ async def test_a_body_that_is_too_large_gets_413(mill: app.Gristmill, http: http
     ):
         body = Body(400 * MB)
         json_headers = {**headers, "Content-Type": "application/json"}
-        refused = await http.post(path, content=body, headers=json_headers)
-        if refused.status_code != 404:  # the base does not exist, and so nothing of the body is read
-            assert (refused.status_code, refused.json()["code"]) == (413, "request_too_large"), path
-        assert body.sent <= limit * MB
-        announced = {**json_headers, "Content-Length": str(400 * MB)}
-        assert (await http.post(path, content=b"", headers=announced)).status_code == 413
+        rejection = await http.post(path, content=body, headers=json_headers)
+        if rejection.status_code != 404:  # the base does not exist, and so nothing of the body is read
+            assert (rejection.status_code, rejection.json()["code"]) == (413, "request_too_large"), path
+        assert body.bytes_sent <= limit * MB
+        headers_with_length = {**json_headers, "Content-Length": str(400 * MB)}
+        assert (await http.post(path, content=b"", headers=headers_with_length)).status_code == 413
 
 
 async def test_a_body_that_arrives_too_slowly_gets_408(mill: app.Gristmill) -> None:
@@ -223,16 +223,16 @@ async def test_a_body_that_arrives_too_slowly_gets_408(mill: app.Gristmill) -> N
 async def test_control_characters_outside_of_bodies_get_400(
     http: httpx.AsyncClient, method: str, path: str, headers: dict[str, str]
 ) -> None:
-    refused = await http.request(method, path, headers=headers)
-    assert (refused.status_code, refused.json()["code"]) == (400, "bad_characters")
+    rejection = await http.request(method, path, headers=headers)
+    assert (rejection.status_code, rejection.json()["code"]) == (400, "bad_characters")
 
 
 async def test_odd_origins_and_principals_are_refused(http: httpx.AsyncClient) -> None:
     foreign = await http.get("/api/knowledge-bases", headers={"Origin": "http://["})
     assert (foreign.status_code, foreign.json()["code"]) == (403, "foreign_origin")
     for principal in ('{"teams": ["a\\u0000"]}', '{"email": "a\\u0000@b"}', '{"groups": ["\\ud800"]}'):
-        refused = await http.get("/api/knowledge-bases", headers={"X-Gristmill-On-Behalf-Of": principal})
-        assert refused.status_code == 422, principal
+        rejection = await http.get("/api/knowledge-bases", headers={"X-Gristmill-On-Behalf-Of": principal})
+        assert rejection.status_code == 422, principal
 
 
 NUL, SURROGATE = "a\0b", "a\ud800b"
@@ -267,28 +267,30 @@ async def test_text_that_cannot_be_stored_is_refused_everywhere(http: httpx.Asyn
         ),
     ]
     for method, path, body in bodies:
-        refused = await http.request(
+        rejection = await http.request(
             method, path, content=json.dumps(body), headers={"Content-Type": "application/json"}
         )
-        assert refused.status_code == 422, (path, body, refused.text)
-    uploaded = await http.post(
+        assert rejection.status_code == 422, (path, body, rejection.text)
+    upload = await http.post(
         f"/api/knowledge-bases/{base}/files",
         files={"files": ("a.txt", b"words")},
         data={"metadata": json.dumps({"a": text})},
     )
-    assert uploaded.status_code == 422
+    assert upload.status_code == 422
 
 
 async def test_a_key_that_has_expired_already_is_refused(http: httpx.AsyncClient) -> None:
     for expires in ("2001-01-01T00:00:00Z", "9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"):
-        refused = await http.post("/api/api-keys", json={"name": "k", "role": "reader", "expiresAt": expires})
-        assert refused.status_code == 422, expires
-        assert refused.json()["errors"][0]["field"] == "expiresAt"
-    made = await http.post(
+        rejection = await http.post(
+            "/api/api-keys", json={"name": "k", "role": "reader", "expiresAt": expires}
+        )
+        assert rejection.status_code == 422, expires
+        assert rejection.json()["errors"][0]["field"] == "expiresAt"
+    creation = await http.post(
         "/api/api-keys", json={"name": "k", "role": "reader", "expiresAt": "9999-12-31T23:59:59+00:00"}
     )
-    assert made.status_code == 201
-    path = f"/api/api-keys/{made.json()['id']}"
+    assert creation.status_code == 201
+    path = f"/api/api-keys/{creation.json()['id']}"
     assert (await http.patch(path, json={"expiresAt": "2001-01-01T00:00:00Z"})).status_code == 422
 
 
@@ -296,13 +298,13 @@ async def test_a_key_that_has_expired_already_is_refused(http: httpx.AsyncClient
 
 
 async def test_a_trailing_slash_is_not_redirected(settings: Settings) -> None:
-    async with keyed(settings) as mill, client_with_key(mill, None) as client:
+    async with mill_with_keys(settings) as mill, client_with_key(mill, None) as client:
         for path in ("/api/knowledge-bases/", "/api/session/", "/healthz/"):
             assert (await client.get(path)).status_code == 404, path
 
 
 async def test_sign_ins_are_audited_and_slowed_down(settings: Settings) -> None:
-    async with keyed(settings) as mill:
+    async with mill_with_keys(settings) as mill:
         key, secret = await new_key(mill.db, LOCAL_ORG, "reader")
         admin = (await new_key(mill.db, LOCAL_ORG, "admin"))[1]
         async with client_with_key(mill, None) as stranger:
@@ -320,9 +322,9 @@ async def test_sign_ins_are_audited_and_slowed_down(settings: Settings) -> None:
         assert [(entry["actor"], entry["path"], entry["client"]) for entry in signed_in] == [
             (f"key:{key.prefix}", "/api/session", "203.0.113.7")
         ]
-        failed = [entry for entry in entries if entry["status"] == 401]
-        assert len(failed) == statuses.count(401)
-        assert {(entry["actor"], entry["client"]) for entry in failed} == {("anonymous", "203.0.113.7")}
+        failures = [entry for entry in entries if entry["status"] == 401]
+        assert len(failures) == statuses.count(401)
+        assert {(entry["actor"], entry["client"]) for entry in failures} == {("anonymous", "203.0.113.7")}
 
 
 async def test_a_change_whose_path_ends_like_a_search_is_audited(http: httpx.AsyncClient) -> None:
@@ -344,8 +346,8 @@ async def test_titles_of_folder_entries_are_fit_to_be_shown(http: httpx.AsyncCli
 
     async def titles() -> set[str] | None:
         page = await http.get(f"/api/knowledge-bases/{base}/items", params={"parentId": "*"})
-        found = page.json()["items"]
-        is_ended = len(found) == 3 and all(item["status"] == "completed" for item in found)
-        return {item["title"] for item in found} if is_ended else None
+        items = page.json()["items"]
+        is_ended = len(items) == 3 and all(item["status"] == "completed" for item in items)
+        return {item["title"] for item in items} if is_ended else None
 
     assert await wait_until(titles) == {"documents", "invoicefdp.txt", "two lines [31m.txt"}

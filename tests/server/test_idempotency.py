@@ -33,8 +33,10 @@ async def test_a_repeated_change_gets_the_stored_response(
     assert "idempotency-replayed" not in first.headers
     assert second.headers["idempotency-replayed"] == "true"
     assert len((await http.get("/api/api-keys")).json()["items"]) == 1
-    other = await http.post("/api/api-keys", json={**body, "name": "y"}, headers={"Idempotency-Key": "one"})
-    assert (other.status_code, other.json()["code"]) == (422, "idempotency_mismatch")
+    second_response = await http.post(
+        "/api/api-keys", json={**body, "name": "y"}, headers={"Idempotency-Key": "one"}
+    )
+    assert (second_response.status_code, second_response.json()["code"]) == (422, "idempotency_mismatch")
     async with mill.db.connection() as tx:
         rows = await (await tx.execute("select i::text from idempotency i")).fetchall()
     assert first.json()["key"] not in str(rows), "stored responses are encrypted"
@@ -59,8 +61,8 @@ async def test_of_concurrent_identical_requests_one_is_executed(http: httpx.Asyn
     answers = await asyncio.gather(
         *(http.post("/api/webhooks", json={"url": "https://x.org"}, headers=headers) for _ in range(5))
     )
-    made = {answer.json()["id"] for answer in answers if answer.status_code == 201}
-    assert len(made) == 1
+    created_ids = {answer.json()["id"] for answer in answers if answer.status_code == 201}
+    assert len(created_ids) == 1
     assert {answer.json().get("code") for answer in answers if answer.status_code != 201} <= {
         "idempotency_in_progress"
     }
@@ -70,12 +72,12 @@ async def test_of_concurrent_identical_requests_one_is_executed(http: httpx.Asyn
 async def test_a_repeated_upload_is_executed_once(http: httpx.AsyncClient) -> None:
     base = (await http.post("/api/knowledge-bases", json={"name": "b"})).json()["id"]
     for _ in range(2):
-        sent = await http.post(
+        response = await http.post(
             f"/api/knowledge-bases/{base}/files",
             files={"files": ("a.txt", b"wheel")},
             headers={"Idempotency-Key": "up"},
         )
-        assert sent.status_code == 202, sent.text
+        assert response.status_code == 202, response.text
     assert len((await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]) == 1
 
 
@@ -93,12 +95,12 @@ async def test_a_slow_request_changes_nothing_after_another_took_over(
     assert (await http.post(url, json=items, headers=headers)).status_code == 422
     async with mill.db.connection() as tx:
         await tx.execute("update idempotency set at = at - interval '16 seconds', fingerprint = %s", [b"x"])
-        taken = await idempotency.claim(tx, request_key, b"x")
-        assert not isinstance(taken, idempotency.EarlierRequest)
+        claim = await idempotency.claim(tx, request_key, b"x")
+        assert not isinstance(claim, idempotency.EarlierRequest)
     async with mill.db.connection() as tx:
         with pytest.raises(Exception, match="is being processed there"):
             await idempotency.mark_done(tx, request_key, token)
-        await idempotency.mark_done(tx, request_key, taken)
+        await idempotency.mark_done(tx, request_key, claim)
 
 
 async def test_a_running_request_keeps_its_key(
@@ -123,8 +125,8 @@ async def test_a_running_request_keeps_its_key(
         async with mill.db.connection() as tx:
             await tx.execute("update idempotency set at = at - interval '1 hour'")
         await wait_until(is_renewed)
-        repeated = await http.post(url, json=items, headers=headers)
-    assert (repeated.status_code, repeated.json()["code"]) == (409, "idempotency_in_progress")
+        response = await http.post(url, json=items, headers=headers)
+    assert (response.status_code, response.json()["code"]) == (409, "idempotency_in_progress")
     assert (await ended(request)).status_code == 202
 
 
@@ -134,8 +136,8 @@ def test_a_request_of_a_killed_server_can_be_sent_again_soon(
     """kill -9 before the commit: nothing was done, and 15 seconds later the same key carries the request out."""
     env = environment(data_dir, cache_dir, database_url=database_url)
     items, headers = {"items": [{"type": "note", "content": "x"}]}, {"Idempotency-Key": "k"}
-    armed = {**env, "GRISTMILL_FAULTS": "add.before_commit=kill"}
-    with run_serve(armed, log=tmp_path / "log") as first, first.client() as client:
+    fault_env = {**env, "GRISTMILL_FAULTS": "add.before_commit=kill"}
+    with run_serve(fault_env, log=tmp_path / "log") as first, first.client() as client:
         base = client.post("/api/knowledge-bases", json={"name": "b"}).json()["id"]
         with pytest.raises(httpx.HTTPError):
             client.post(f"/api/knowledge-bases/{base}/items", json=items, headers=headers)
@@ -160,9 +162,9 @@ def test_a_change_is_not_repeated_after_a_kill_between_commit_and_response(
 ) -> None:
     """kill -9 between commit and response: the base exists once, and the client is informed."""
     env = environment(data_dir, cache_dir, database_url=database_url)
-    armed = {**env, "GRISTMILL_FAULTS": "once.before_answer=kill"}
+    fault_env = {**env, "GRISTMILL_FAULTS": "once.before_answer=kill"}
     body, headers = {"name": "one"}, {"Idempotency-Key": "k"}
-    with run_serve(armed, log=tmp_path / "log") as first, first.client() as client:
+    with run_serve(fault_env, log=tmp_path / "log") as first, first.client() as client:
         with pytest.raises(httpx.HTTPError):
             client.post("/api/knowledge-bases", json=body, headers=headers)
         assert first.process.wait(10) == -signal.SIGKILL
@@ -186,10 +188,10 @@ def test_a_change_is_not_repeated_after_a_kill_between_commit_and_response(
 async def test_of_two_changes_with_the_same_etag_one_is_rejected(http: httpx.AsyncClient) -> None:
     base = await http.post("/api/knowledge-bases", json={"name": "b"})
     url = f"/api/knowledge-bases/{base.json()['id']}"
-    seen = (await http.get(url)).headers["etag"]
-    assert seen == base.headers["etag"]
+    etag = (await http.get(url)).headers["etag"]
+    assert etag == base.headers["etag"]
     answers = [
-        await http.patch(url, json={"name": name}, headers={"If-Match": seen}) for name in ("one", "two")
+        await http.patch(url, json={"name": name}, headers={"If-Match": etag}) for name in ("one", "two")
     ]
     assert [answer.status_code for answer in answers] == [200, 412]
     assert answers[1].json()["code"] == "changed_meanwhile"

@@ -31,8 +31,8 @@ async def test_the_routes_of_items_and_queue_exist(http: httpx.AsyncClient) -> N
     """S4-62."""
     assert await operations(http) >= ROUTES
     base = await make_base(http)
-    (added,) = (await add_items(http, base, {"type": "note", "content": "rye"}))["created"]
-    item = await wait_until_ended(http, added["id"])
+    (item,) = (await add_items(http, base, {"type": "note", "content": "rye"}))["created"]
+    item = await wait_until_ended(http, item["id"])
     assert (await http.post(f"/api/knowledge-items/{item['id']}/reprocess")).status_code == 202
     assert (await http.get(f"/api/knowledge-bases/{base}/queue")).status_code == 200
     assert (await http.post(f"/api/knowledge-bases/{base}/queue/recover")).status_code == 200
@@ -45,18 +45,18 @@ async def test_chunks_are_replaced_with_their_document_and_never_deleted_alone(
     assert {method for method, path in await operations(http) if "chunk" in path} == {"get"}
     base = await make_base(http)
     note = {"type": "note", "title": "n", "content": "rye"}
-    (added,) = (await add_items(http, base, note))["created"]
-    await wait_until_ended(http, added["id"])
-    url = f"/api/knowledge-items/{added['id']}/chunks"
+    (item,) = (await add_items(http, base, note))["created"]
+    await wait_until_ended(http, item["id"])
+    url = f"/api/knowledge-items/{item['id']}/chunks"
     (old,) = (await http.get(url)).json()["items"]
     for path in (url, f"{url}/{old['id']}", f"/api/chunks/{old['id']}"):
         assert (await http.delete(path)).status_code in (404, 405)
-    replaced = await http.post(
+    response = await http.post(
         f"/api/knowledge-bases/{base}/items",
         json={"items": [{**note, "content": "oats"}], "onConflict": "replace"},
     )
-    assert replaced.json()["created"][0]["id"] == added["id"]
-    await wait_until_ended(http, added["id"])
+    assert response.json()["created"][0]["id"] == item["id"]
+    await wait_until_ended(http, item["id"])
     (new,) = (await http.get(url)).json()["items"]
     assert (new["text"], new["id"] == old["id"]) == ("oats", False)
     async with mill.db.connection() as tx:
@@ -66,34 +66,38 @@ async def test_chunks_are_replaced_with_their_document_and_never_deleted_alone(
 async def test_lists_show_the_progress_of_what_is_being_indexed(http: httpx.AsyncClient) -> None:
     """S4-66, S4-36: without being asked for; 100 once it is completed."""
     base = await make_base(http)
-    with faults.watch("index.embedded", hold=True) as embedded:
-        (added,) = (await add_items(http, base, {"type": "note", "content": "rye"}))["created"]
-        assert added["progress"] == 0
-        await reached(embedded)
+    with faults.watch("index.embedded", hold=True) as fault:
+        (item,) = (await add_items(http, base, {"type": "note", "content": "rye"}))["created"]
+        assert item["progress"] == 0
+        await reached(fault)
 
         async def has_progress() -> bool:
-            (listed,) = (await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]
-            single = (await http.get(f"/api/knowledge-items/{added['id']}")).json()
-            return listed["progress"] == single["progress"] == 60 and listed["phase"] == "embedding"
+            (listed_item,) = (await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]
+            single = (await http.get(f"/api/knowledge-items/{item['id']}")).json()
+            return listed_item["progress"] == single["progress"] == 60 and listed_item["phase"] == "embedding"
 
         await wait_until(has_progress)
-    await wait_until_ended(http, added["id"])
-    (listed,) = (await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]
-    assert (listed["progress"], listed["phase"]) == (100, "completed")
+    await wait_until_ended(http, item["id"])
+    (listed_item,) = (await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]
+    assert (listed_item["progress"], listed_item["phase"]) == (100, "completed")
 
 
 async def test_deleting_is_derived_from_the_stored_status(http: httpx.AsyncClient) -> None:
     """S4-65, S4-63, S4-39: false before; true from the request on, in every process; then the item is gone."""
     base = await make_base(http)
-    (added,) = (await add_items(http, base, {"type": "note", "content": "rye"}))["created"]
-    item = await wait_until_ended(http, added["id"])
+    (item,) = (await add_items(http, base, {"type": "note", "content": "rye"}))["created"]
+    item = await wait_until_ended(http, item["id"])
     assert item["deleting"] is False
     url = f"/api/knowledge-bases/{base}/items"
     with faults.watch("remove.batch", hold=True), faults.watch("worker.claimed", hold=True):
         assert (await http.delete(f"/api/knowledge-items/{item['id']}")).status_code == 202
         assert (await http.get(url)).json()["items"] == []
-        (shown,) = (await http.get(url, params={"includeDeleting": True})).json()["items"]
-        assert (shown["deleting"], shown["status"], shown["phase"]) == (True, "deleting", "pending")
+        (deleting_item,) = (await http.get(url, params={"includeDeleting": True})).json()["items"]
+        assert (deleting_item["deleting"], deleting_item["status"], deleting_item["phase"]) == (
+            True,
+            "deleting",
+            "pending",
+        )
 
     async def is_gone() -> bool:
         return (await http.get(url, params={"includeDeleting": True})).json()["items"] == []
@@ -107,8 +111,8 @@ async def test_a_chunk_has_a_vector_and_words_and_the_access_list_of_its_documen
     """S2-36, S2-29: all three are asked at query time, and the chunk goes with its document."""
     base = await make_base(http)
     note = {"type": "note", "title": "n", "content": "rye", "acl": ["team:millers"]}
-    (added,) = (await add_items(http, base, note))["created"]
-    await wait_until_ended(http, added["id"])
+    (item,) = (await add_items(http, base, note))["created"]
+    await wait_until_ended(http, item["id"])
     async with mill.db.connection() as tx:
         cursor = await tx.execute(
             "select vector_dims(c.embedding), (select sum(s.chunks)::int from segment s) from chunk c"
@@ -121,7 +125,7 @@ async def test_a_chunk_has_a_vector_and_words_and_the_access_list_of_its_documen
     for teams, texts in ((["millers"], ["rye"]), (["bakers"], list[str]())):
         request = SearchRequest("rye", limit=10, mode="text", viewer=access.member(teams=teams))
         assert [hit.text for hit in await searcher.search([target], request)] == texts
-    assert (await http.delete(f"/api/knowledge-items/{added['id']}")).status_code == 202
+    assert (await http.delete(f"/api/knowledge-items/{item['id']}")).status_code == 202
 
     async def is_gone() -> bool:
         async with mill.db.connection() as tx:

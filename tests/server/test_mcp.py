@@ -65,8 +65,8 @@ async def test_the_audit_log_has_the_address_of_the_agent(
 ) -> None:
     """The tools call the API in this process; what counts is where the request to `/mcp` came from."""
     _, secret = await new_key(mill.db, LOCAL_ORG, "admin")
-    forwarded = {"X-Forwarded-For": "203.0.113.7"}
-    async with mount(mill.api), serve_api(mill) as url, agent(url, secret, **forwarded) as session:
+    headers = {"X-Forwarded-For": "203.0.113.7"}
+    async with mount(mill.api), serve_api(mill) as url, agent(url, secret, **headers) as session:
         await call_tool(session, "add_note", base="notes", content="The mill wheel turns.")
     entries = (await http.get("/api/audit")).json()["items"]
     assert {entry["client"] for entry in entries} == {"203.0.113.7"}
@@ -99,9 +99,9 @@ async def test_an_agent_can_use_every_tool(mill: app.Gristmill) -> None:
         assert getattr(read.contents[0], "text", None) == "The mill wheel turns."
         (match,) = (await call_tool(session, "grep", words="RIVER", base="notes"))["matches"]
         assert (match["start"], match["context"]) == (4, "The river")
-        listed = await call_tool(session, "list_items", base="notes", limit=2)
-        assert len(listed["items"]) == 2
-        assert listed["nextCursor"]
+        page = await call_tool(session, "list_items", base="notes", limit=2)
+        assert len(page["items"]) == 2
+        assert page["nextCursor"]
         assert "reasons" in await call_tool(session, "why_not", item_id=note["id"], query="ocean")
         assert (await call_tool(session, "reindex_items", base="notes", item_ids=[note["id"]]))["rootIds"]
         assert (await call_tool(session, "delete_items", base="notes", item_ids=[note["id"]]))["rootIds"]
@@ -120,10 +120,10 @@ async def test_an_agent_with_a_readers_key_changes_nothing_and_sees_what_access_
     async with mount(mill.api), serve_api(mill) as url, agent(url, key) as session:
         assert [base["name"] for base in (await call_tool(session, "list_bases"))["bases"]] == ["open"]
 
-        async def found() -> list[Any]:
+        async def search_hits() -> list[Any]:
             return (await call_tool(session, "search", query="wheel"))["hits"]
 
-        assert [hit["text"] for hit in await wait_until(found, every=0.2)] == ["a wheel, open"]
+        assert [hit["text"] for hit in await wait_until(search_hits, every=0.2)] == ["a wheel, open"]
         assert "(base_not_found)" in await tool_error(session, "list_items", base="closed")
         for tool, arguments in (
             ("add_note", {"content": "x"}),
@@ -153,8 +153,8 @@ async def test_an_agent_on_behalf_of_a_person_sees_what_the_api_shows_for_them(
     _, reader = await new_key(mill.db, LOCAL_ORG, "reader", teams=("7",))
     async with mount(mill.api), serve_api(mill) as url:
         async with agent(url, admin, **person) as session:
-            shown = (await call_tool(session, "list_items", base="b"))["items"]
-            assert {item["id"] for item in shown} == {item["id"] for item in listed}
+            tool_items = (await call_tool(session, "list_items", base="b"))["items"]
+            assert {item["id"] for item in tool_items} == {item["id"] for item in listed}
             assert "(not_on_behalf)" in await tool_error(session, "add_note", base="b", content="x")
         async with agent(url, admin) as session:
             assert len((await call_tool(session, "list_items", base="b"))["items"]) == 4

@@ -32,10 +32,10 @@ async def test_metrics_show_stages_batches_and_violations(
 ) -> None:
     base = (await http.post("/api/knowledge-bases", json={"name": "b"})).json()["id"]
     before = current_samples()
-    added = await http.post(
+    response = await http.post(
         f"/api/knowledge-bases/{base}/items", json={"items": [{"type": "note", "content": "a wheel"}]}
     )
-    item = added.json()["created"][0]["id"]
+    item = response.json()["created"][0]["id"]
 
     async def is_measured() -> bool:
         return all(later > then for later, then in zip(current_samples(), before, strict=True))

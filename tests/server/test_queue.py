@@ -30,8 +30,8 @@ async def create_base(http: httpx.AsyncClient, name: str = "mill") -> str:
 
 async def add_notes(http: httpx.AsyncClient, base_id: str, *contents: str) -> list[str]:
     notes = [{"type": "note", "content": content} for content in contents]
-    added = await http.post(f"/api/knowledge-bases/{base_id}/items", json={"items": notes})
-    return [item["id"] for item in added.json()["created"]]
+    response = await http.post(f"/api/knowledge-bases/{base_id}/items", json={"items": notes})
+    return [item["id"] for item in response.json()["created"]]
 
 
 async def item_counts(http: httpx.AsyncClient, base_id: str) -> dict[str, int]:
@@ -40,32 +40,32 @@ async def item_counts(http: httpx.AsyncClient, base_id: str) -> dict[str, int]:
 
 async def find_lane(http: httpx.AsyncClient, base_id: str) -> dict[str, Any]:
     queue = (await http.get("/api/queue")).json()
-    return next(one for one in queue["lanes"] if one["id"] == base_id)
+    return next(lane for lane in queue["lanes"] if lane["id"] == base_id)
 
 
 async def test_a_paused_base_starts_no_jobs_until_it_is_resumed(http: httpx.AsyncClient) -> None:
     """Jobs of another base run meanwhile."""
-    held, other = await create_base(http), await create_base(http, "other")
-    assert (await http.post(f"/api/knowledge-bases/{held}/queue/pause")).status_code == 204
-    await add_notes(http, held, "rye", "oats")
-    await add_notes(http, other, "wheat")
+    paused_base, other_base = await create_base(http), await create_base(http, "other")
+    assert (await http.post(f"/api/knowledge-bases/{paused_base}/queue/pause")).status_code == 204
+    await add_notes(http, paused_base, "rye", "oats")
+    await add_notes(http, other_base, "wheat")
 
-    async def passed() -> bool:
-        return await item_counts(http, other) == {"completed": 1}
+    async def is_other_done() -> bool:
+        return await item_counts(http, other_base) == {"completed": 1}
 
-    await wait_until(passed)
-    assert await item_counts(http, held) == {"processing": 2}
-    shown = await find_lane(http, held)
-    assert (shown["paused"], shown["waiting"], shown["running"]) == (True, 2, 0)
-    assert (await http.get(f"/api/knowledge-bases/{held}/queue")).json()["paused"] is True
+    await wait_until(is_other_done)
+    assert await item_counts(http, paused_base) == {"processing": 2}
+    lane = await find_lane(http, paused_base)
+    assert (lane["paused"], lane["waiting"], lane["running"]) == (True, 2, 0)
+    assert (await http.get(f"/api/knowledge-bases/{paused_base}/queue")).json()["paused"] is True
     assert (await http.get("/api/health/invariants")).json() == {"violations": []}
-    assert (await http.post(f"/api/knowledge-bases/{held}/queue/resume")).status_code == 204
+    assert (await http.post(f"/api/knowledge-bases/{paused_base}/queue/resume")).status_code == 204
 
-    async def done() -> bool:
-        return await item_counts(http, held) == {"completed": 2}
+    async def is_done() -> bool:
+        return await item_counts(http, paused_base) == {"completed": 2}
 
-    await wait_until(done)
-    assert (await find_lane(http, held))["paused"] is False
+    await wait_until(is_done)
+    assert (await find_lane(http, paused_base))["paused"] is False
 
 
 @pytest.mark.parametrize("settings", [{"max_queue_per_base": 2}], indirect=True)
@@ -92,49 +92,49 @@ async def test_the_queue_shows_its_size_and_activity_and_refuses_beyond_its_limi
 
 
 async def test_a_paused_base_can_be_deleted_and_leaves_nothing(http: httpx.AsyncClient) -> None:
-    held = await create_base(http)
-    await http.post(f"/api/knowledge-bases/{held}/queue/pause")
-    await add_notes(http, held, "rye")
-    job = (await http.delete(f"/api/knowledge-bases/{held}")).json()["jobId"]
+    paused_base = await create_base(http)
+    await http.post(f"/api/knowledge-bases/{paused_base}/queue/pause")
+    await add_notes(http, paused_base, "rye")
+    job = (await http.delete(f"/api/knowledge-bases/{paused_base}")).json()["jobId"]
 
-    async def gone() -> bool:
+    async def is_removed() -> bool:
         return (await http.get(f"/api/jobs/{job}")).json()["state"] == "done"
 
-    await wait_until(gone)
+    await wait_until(is_removed)
 
 
 async def test_the_queue_shows_finished_jobs_by_lane(http: httpx.AsyncClient) -> None:
-    one = await create_base(http)
-    await add_notes(http, one, *(f"grain {n}" for n in range(5)))
+    base_id = await create_base(http)
+    await add_notes(http, base_id, *(f"grain {n}" for n in range(5)))
 
-    async def done() -> bool:
-        shown = (await http.get("/api/queue", params={"minutes": 15})).json()
-        return sum(shown["done"]) >= 5 and shown["waiting"] == 0
+    async def is_done() -> bool:
+        queue = (await http.get("/api/queue", params={"minutes": 15})).json()
+        return sum(queue["done"]) >= 5 and queue["waiting"] == 0
 
-    await wait_until(done)
-    shown = (await http.get("/api/queue", params={"minutes": 15})).json()
-    assert len(shown["done"]) == STEPS
-    assert shown["stepSeconds"] == 15
-    mine = await find_lane(http, one)
+    await wait_until(is_done)
+    queue = (await http.get("/api/queue", params={"minutes": 15})).json()
+    assert len(queue["done"]) == STEPS
+    assert queue["stepSeconds"] == 15
+    mine = await find_lane(http, base_id)
     assert (mine["kind"], mine["name"], mine["etaSeconds"]) == ("base", "mill", 0)
     assert mine["ratePerMinute"] >= 5
-    assert sum(mine["done"]) == sum(shown["done"])
+    assert sum(mine["done"]) == sum(queue["done"])
 
 
 async def test_dead_jobs_are_retried_together_and_named_by_their_items(http: httpx.AsyncClient) -> None:
     """Jobs whose cause is not fixed become dead again."""
-    one = await create_base(http)
+    base_id = await create_base(http)
     files = [("files", (f"{n}.bin", bytes([0, 1, 2, 255, n]) * 50)) for n in range(3)]
-    await http.post(f"/api/knowledge-bases/{one}/files", files=files)
+    await http.post(f"/api/knowledge-bases/{base_id}/files", files=files)
 
     async def dead() -> list[Any]:
-        found = (await http.get("/api/jobs", params={"state": "dead"})).json()["items"]
-        return found if len(found) == 3 else []
+        jobs = (await http.get("/api/jobs", params={"state": "dead"})).json()["items"]
+        return jobs if len(jobs) == 3 else []
 
-    found = await wait_until(dead)
-    assert {job["title"] for job in found} == {"0.bin", "1.bin", "2.bin"}
-    alone = await http.get(f"/api/jobs/{found[0]['id']}")
-    assert alone.json()["title"] == found[0]["title"]
+    jobs = await wait_until(dead)
+    assert {job["title"] for job in jobs} == {"0.bin", "1.bin", "2.bin"}
+    alone = await http.get(f"/api/jobs/{jobs[0]['id']}")
+    assert alone.json()["title"] == jobs[0]["title"]
     elsewhere = await http.post("/api/jobs/retry", json={"baseId": await create_base(http, "other")})
     assert elsewhere.json() == {"retried": 0}
     assert (await http.post("/api/jobs/retry")).json() == {"retried": 3}
@@ -147,9 +147,9 @@ async def test_dead_jobs_are_retried_together_and_named_by_their_items(http: htt
 
 
 async def test_concurrent_retries_queue_each_job_once(http: httpx.AsyncClient) -> None:
-    one = await create_base(http)
+    base_id = await create_base(http)
     await http.post(
-        f"/api/knowledge-bases/{one}/files", files=[("files", ("a.bin", bytes([0, 1, 2, 255, 7]) * 50))]
+        f"/api/knowledge-bases/{base_id}/files", files=[("files", ("a.bin", bytes([0, 1, 2, 255, 7]) * 50))]
     )
 
     async def dead() -> bool:
@@ -157,7 +157,7 @@ async def test_concurrent_retries_queue_each_job_once(http: httpx.AsyncClient) -
 
     await wait_until(dead)
     await http.post(
-        f"/api/knowledge-bases/{one}/queue/pause"
+        f"/api/knowledge-bases/{base_id}/queue/pause"
     )  # so that queued jobs stay queued and can be counted
     answers = await asyncio.gather(*(http.post("/api/jobs/retry") for _ in range(4)))
     assert sum(answer.json()["retried"] for answer in answers) == 1
@@ -166,9 +166,9 @@ async def test_concurrent_retries_queue_each_job_once(http: httpx.AsyncClient) -
 async def test_the_queue_and_retries_cover_one_organisation(
     mill: app.Gristmill, http: httpx.AsyncClient
 ) -> None:
-    one = await create_base(http)
+    base_id = await create_base(http)
     await http.post(
-        f"/api/knowledge-bases/{one}/files", files=[("files", ("a.bin", bytes([0, 1, 2, 255, 7]) * 50))]
+        f"/api/knowledge-bases/{base_id}/files", files=[("files", ("a.bin", bytes([0, 1, 2, 255, 7]) * 50))]
     )
 
     async def dead() -> bool:
@@ -178,10 +178,10 @@ async def test_the_queue_and_retries_cover_one_organisation(
     other_org = await new_organisation(mill.db, "theirs")
     assert other_org != LOCAL_ORG
     async with client_with_key(mill, (await new_key(mill.db, other_org, "admin"))[1]) as admin:
-        seen = (await admin.get("/api/queue")).json()
-        assert (seen["lanes"], seen["dead"], sum(seen["done"])) == ([], 0, 0)
+        queue = (await admin.get("/api/queue")).json()
+        assert (queue["lanes"], queue["dead"], sum(queue["done"])) == ([], 0, 0)
         assert (await admin.post("/api/jobs/retry")).json() == {"retried": 0}
-        assert (await admin.post("/api/jobs/retry", json={"baseId": one})).json() == {"retried": 0}
+        assert (await admin.post("/api/jobs/retry", json={"baseId": base_id})).json() == {"retried": 0}
         assert (await admin.get("/api/workers")).json()["code"] == "operator_only"
 
 
@@ -196,12 +196,12 @@ async def test_workers_are_listed(http: httpx.AsyncClient) -> None:
 
 
 async def test_an_embedder_can_be_tested(http: httpx.AsyncClient) -> None:
-    known = (await http.get("/api/embedders")).json()["items"]
-    default = next(one for one in known if one["isDefault"])
+    embedders = (await http.get("/api/embedders")).json()["items"]
+    default = next(embedder for embedder in embedders if embedder["isDefault"])
     assert default["name"] == "hashed"
-    tried = (await http.post("/api/embedders/test", json={"name": "hashed"})).json()
-    assert (tried["ok"], tried["dimensions"], tried["error"]) == (True, default["dimensions"], None)
-    assert tried["tookMs"] >= 0
+    result = (await http.post("/api/embedders/test", json={"name": "hashed"})).json()
+    assert (result["ok"], result["dimensions"], result["error"]) == (True, default["dimensions"], None)
+    assert result["tookMs"] >= 0
     unknown = await http.post("/api/embedders/test", json={"name": "none"})
     assert (unknown.status_code, unknown.json()["code"]) == (422, "unknown_embedder")
 
@@ -209,13 +209,13 @@ async def test_an_embedder_can_be_tested(http: httpx.AsyncClient) -> None:
 async def test_events_are_read_backwards_with_their_titles_until_the_beginning(
     http: httpx.AsyncClient,
 ) -> None:
-    one = await create_base(http)
-    (item,) = await add_notes(http, one, "rye")
+    kind = await create_base(http)
+    (item,) = await add_notes(http, kind, "rye")
 
-    async def done() -> bool:
-        return await item_counts(http, one) == {"completed": 1}
+    async def is_done() -> bool:
+        return await item_counts(http, kind) == {"completed": 1}
 
-    await wait_until(done)
+    await wait_until(is_done)
     forwards = (await http.get("/api/events", params={"limit": 500})).json()["items"]
     backwards: list[Any] = []
     before: str | None = str(2**63 - 1)
@@ -228,7 +228,7 @@ async def test_events_are_read_backwards_with_their_titles_until_the_beginning(
 
 
 async def test_every_connector_kind_has_json_schemas(http: httpx.AsyncClient) -> None:
-    kinds = {one["type"]: one for one in (await http.get("/api/connector-kinds")).json()["items"]}
+    kinds = {kind["type"]: kind for kind in (await http.get("/api/connector-kinds")).json()["items"]}
     assert set(kinds) == {"github", "gitlab", "jira", "confluence"}
     token = kinds["gitlab"]["credentials"]["properties"]["token"]
     assert token["writeOnly"] is True

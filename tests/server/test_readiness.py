@@ -44,12 +44,12 @@ async def test_without_workers_or_disk_space_it_is_degraded_with_reasons(
 
 async def test_a_failing_embedder_is_reported_without_its_error_text(settings: Settings) -> None:
     embedder = {"url": "http://127.0.0.1:9/secret-place", "model": "m", "dimensions": 8}
-    changed = settings.model_dump(exclude={"embedder", "embedders"}) | {
+    overrides = settings.model_dump(exclude={"embedder", "embedders"}) | {
         "database_url": settings.database_url,
         "embedder": "gone",
         "embedders": {"gone": embedder},
     }
-    async with app.gristmill(Settings.model_validate(changed), work=False) as mill:
+    async with app.gristmill(Settings.model_validate(overrides), work=False) as mill:
         checks = {check.name: check for check in await mill.context.readiness.run_checks()}
     assert not checks["embedder"].ok
     assert "secret" not in (checks["embedder"].why or "")
@@ -79,9 +79,9 @@ def test_a_worker_serves_probes_on_its_own_port(
     assert worker.stdout is not None
     with worker.stdout:
         try:
-            found = re.search(r"http://\S+(?=/metrics)", worker.stdout.readline())
-            assert found is not None, log.read_text()
-            with httpx.Client(base_url=found[0], timeout=30, trust_env=False) as client:
+            match = re.search(r"http://\S+(?=/metrics)", worker.stdout.readline())
+            assert match is not None, log.read_text()
+            with httpx.Client(base_url=match[0], timeout=30, trust_env=False) as client:
                 assert client.get("/healthz").json()["status"] == "ok"
                 assert client.get("/readyz").json()["status"] in ("ready", "degraded")  # it may still load
                 assert "gristmill_stage_seconds" in client.get("/metrics").text

@@ -31,9 +31,9 @@ def _titles(rows: dict[str, Any]) -> list[str]:
 
 async def _wait_until_idle(http: httpx.AsyncClient, base: str) -> dict[str, Any]:
     async def look() -> dict[str, Any] | None:
-        found = (await http.get(f"/api/knowledge-bases/{base}")).json()
+        base_json = (await http.get(f"/api/knowledge-bases/{base}")).json()
         active = {"preparing", "processing", "reading", "embedding"}
-        return None if active & set(found["itemCounts"]) else found
+        return None if active & set(base_json["itemCounts"]) else base_json
 
     return await wait_until(look)
 

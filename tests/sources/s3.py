@@ -81,14 +81,14 @@ class FakeBucket:
         names = re.findall(r"<Key>(.*?)</Key>", body.decode())
         for name in names:
             self.objects.pop(name, None)
-        deleted = "".join(f"<Deleted><Key>{name}</Key></Deleted>" for name in names)
-        return SiteResponse(body=f"<DeleteResult>{deleted}</DeleteResult>".encode())
+        entries = "".join(f"<Deleted><Key>{name}</Key></Deleted>" for name in names)
+        return SiteResponse(body=f"<DeleteResult>{entries}</DeleteResult>".encode())
 
     def _get(self, key: str, request: SiteRequest) -> SiteResponse:
         if key not in self.objects:
             return SiteResponse(404)
-        data, stored = self.objects[key]
-        headers = {"ETag": '"x"', "Last-Modified": format_datetime(stored, usegmt=True)}
+        data, stored_at = self.objects[key]
+        headers = {"ETag": '"x"', "Last-Modified": format_datetime(stored_at, usegmt=True)}
         range_header = {name.lower(): value for name, value in request.headers.items()}.get("range")
         if range_header is None:
             return SiteResponse(body=data, headers=headers)
@@ -99,9 +99,9 @@ class FakeBucket:
 
     def _list(self, query: dict[str, str]) -> SiteResponse:
         contents = "".join(
-            f"<Contents><Key>{key}</Key><LastModified>{stored.isoformat()}</LastModified>"
+            f"<Contents><Key>{key}</Key><LastModified>{stored_at.isoformat()}</LastModified>"
             f"<ETag>x</ETag><Size>{len(data)}</Size></Contents>"
-            for key, (data, stored) in sorted(self.objects.items())
+            for key, (data, stored_at) in sorted(self.objects.items())
             if key.startswith(query.get("prefix", ""))
         )
         return SiteResponse(body=f"<ListBucketResult>{contents}</ListBucketResult>".encode())

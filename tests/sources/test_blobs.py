@@ -56,7 +56,7 @@ def files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-async def stored_blobs(blobs: BlobStore) -> set[Blob]:
+async def list_blobs(blobs: BlobStore) -> set[Blob]:
     return {blob async for blob in blobs.list()}
 
 
@@ -74,22 +74,22 @@ async def test_equal_bytes_get_different_names(blobs: BlobStore) -> None:
         blobs.put(small_chunks(LARGE)), blobs.put(small_chunks(LARGE, 7_000))
     )
     assert (first.hash, first.name != second.name) == (second.hash, True)
-    assert await stored_blobs(blobs) == {first, second}
+    assert await list_blobs(blobs) == {first, second}
     await blobs.delete([first.name])
-    assert await stored_blobs(blobs) == {second}
+    assert await list_blobs(blobs) == {second}
     assert await blobs.get(second.name, len(LARGE)) == LARGE
     assert await blobs.sweep_temporaries(timedelta(0)) == 0
 
 
 async def test_the_name_is_known_before_the_blob_exists(blobs: BlobStore) -> None:
     """After a kill in between, the database knows the name; the other way round it would not."""
-    recorded: list[Blob] = []
+    names_recorded: list[Blob] = []
 
     async def record(blob: Blob) -> None:
         assert not await blobs.exists(blob.name)
-        recorded.append(blob)
+        names_recorded.append(blob)
 
-    assert [await blobs.put(small_chunks(b"rye"), before_commit=record)] == recorded
+    assert [await blobs.put(small_chunks(b"rye"), before_commit=record)] == names_recorded
 
 
 async def test_a_failure_before_the_commit_leaves_nothing(blobs: BlobStore) -> None:
@@ -98,7 +98,7 @@ async def test_a_failure_before_the_commit_leaves_nothing(blobs: BlobStore) -> N
 
     with pytest.raises(ConnectionResetError):
         await blobs.put(small_chunks(LARGE), before_commit=refuse)
-    assert await stored_blobs(blobs) == set()
+    assert await list_blobs(blobs) == set()
     assert await blobs.sweep_temporaries(timedelta(0)) == 0
 
 
@@ -111,11 +111,11 @@ async def test_a_blob_that_is_not_there_is_gone(blobs: BlobStore) -> None:
 
 
 async def test_deleting_twice_is_harmless(blobs: BlobStore) -> None:
-    remaining, *others = [await blobs.put(small_chunks(data)) for data in (b"one", b"two", b"three")]
-    assert await blobs.delete([blob.name for blob in others]) == 2
-    await blobs.delete([others[0].name])
+    remaining, *deleted = [await blobs.put(small_chunks(data)) for data in (b"one", b"two", b"three")]
+    assert await blobs.delete([blob.name for blob in deleted]) == 2
+    await blobs.delete([deleted[0].name])
     assert await blobs.delete([]) == 0
-    assert await stored_blobs(blobs) == {remaining}
+    assert await list_blobs(blobs) == {remaining}
 
 
 async def test_a_folder_counts_the_blobs_that_it_deletes(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ async def test_more_than_the_limit_is_refused_and_leaves_nothing(blobs: BlobStor
     with pytest.raises(Permanent) as caught:
         await blobs.put(small_chunks(data), limit=len(data) - 1)
     assert caught.value.code == "document_too_large"
-    assert await stored_blobs(blobs) == set()
+    assert await list_blobs(blobs) == set()
     assert await blobs.sweep_temporaries(timedelta(0)) == 0
     blob = await blobs.put(small_chunks(data), limit=len(data))
     with pytest.raises(Permanent) as caught:
@@ -144,18 +144,18 @@ async def test_what_the_callers_stream_raises_passes_through_and_leaves_nothing(
 
     with pytest.raises(ConnectionResetError):
         await blobs.put(broken())
-    assert await stored_blobs(blobs) == set()
+    assert await list_blobs(blobs) == set()
     assert await blobs.sweep_temporaries(timedelta(0)) == 0
 
 
 async def test_a_put_that_is_cancelled_leaves_nothing(blobs: BlobStore) -> None:
-    with faults.watch("blobs.part_written", hold=True) as written:
+    with faults.watch("blobs.part_written", hold=True) as fault:
         task = asyncio.create_task(blobs.put(small_chunks(LARGE)))
-        await written.passed.wait()
+        await fault.passed.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert await stored_blobs(blobs) == set()
+    assert await list_blobs(blobs) == set()
     assert await blobs.sweep_temporaries(timedelta(0)) == 0
 
 
@@ -180,7 +180,7 @@ async def test_a_failing_object_store_is_a_transient_error(s3: FakeBucket, tmp_p
         blobs.put(small_chunks(b"x")),
         blobs.get(blob.name, 10),
         blobs.delete([blob.name]),
-        stored_blobs(blobs),
+        list_blobs(blobs),
     ):
         with pytest.raises(Transient) as caught:
             await call
@@ -224,8 +224,8 @@ asyncio.run(main())
     unshare = ["unshare", "--mount", "--map-root-user", "sh", "-c", mount, "sh"]
     if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], capture_output=True).returncode:
         pytest.skip("this machine does not allow mounting a small disk")
-    done = subprocess.run([*unshare, sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stdout.split() == ["disk_full", "0"]
+    process = subprocess.run([*unshare, sys.executable, "-c", script], capture_output=True, text=True)
+    assert process.stdout.split() == ["disk_full", "0"]
 
 
 async def test_a_kill_in_the_middle_leaves_a_temporary_that_a_sweep_removes(
@@ -244,10 +244,10 @@ async def some():
 faults.arm("blobs.before_move=kill")
 asyncio.run(BlobStore.open(None, Path(sys.argv[1])).put(some()))
 """
-    killed = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(tmp_path))
-    assert await killed.wait() == -9
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(tmp_path))
+    assert await process.wait() == -9
     blobs = BlobStore.open(None, tmp_path)
-    assert await stored_blobs(blobs) == set()
+    assert await list_blobs(blobs) == set()
     assert [path.stat().st_size for path in files(folder)] == [3_000_000]
     assert await blobs.sweep_temporaries(DAY) == 0
     assert await blobs.sweep_temporaries(timedelta(0)) == 1
@@ -258,18 +258,18 @@ asyncio.run(BlobStore.open(None, Path(sys.argv[1])).put(some()))
 async def test_a_blob_and_its_name_are_on_the_disk_before_put_returns(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synced: list[str] = []
+    synced_files: list[str] = []
     real = os.fsync
 
-    def watched(file: int) -> None:
+    def record_fsync(file: int) -> None:
         real(file)
         path = Path(f"/proc/self/fd/{file}").readlink()
-        synced.append("temporary" if path.parent.name == "tmp" else path.relative_to(folder).as_posix())
+        synced_files.append("temporary" if path.parent.name == "tmp" else path.relative_to(folder).as_posix())
 
     blobs = BlobStore.open(None, tmp_path)
-    monkeypatch.setattr(os, "fsync", watched)
+    monkeypatch.setattr(os, "fsync", record_fsync)
     blob = await blobs.put(small_chunks(b"durable"))
-    assert synced == ["temporary", blob.name[:2], "."]
+    assert synced_files == ["temporary", blob.name[:2], "."]
 
 
 async def test_blobs_can_be_listed_by_their_age(tmp_path: Path, folder: Path) -> None:
@@ -283,7 +283,7 @@ async def test_a_blob_from_before_names_had_tokens_is_read_and_deleted(tmp_path:
     blobs, digest = BlobStore.open(None, tmp_path), hashlib.sha256(b"rye").digest()
     (folder / digest.hex()[:2]).mkdir()
     (folder / digest.hex()[:2] / digest.hex()[2:]).write_bytes(b"rye")
-    assert await stored_blobs(blobs) == {Blob(digest, 3, digest.hex())}
+    assert await list_blobs(blobs) == {Blob(digest, 3, digest.hex())}
     assert await blobs.get(digest.hex(), 3) == b"rye"
     assert await blobs.delete([digest.hex()]) == 1
 
@@ -293,7 +293,7 @@ async def test_other_files_in_the_folder_are_no_blobs(tmp_path: Path, folder: Pa
     (folder / "ab").mkdir()
     for name in ("README", "ab/cd", "ab/" + "z" * 62, "AB" + "0" * 62):
         (folder / name).write_text("x")
-    assert await stored_blobs(blobs) == set()
+    assert await list_blobs(blobs) == set()
 
 
 @pytest.mark.parametrize(

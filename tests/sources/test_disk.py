@@ -13,7 +13,7 @@ from gristmill.sources.source import MAX_IN_MEMORY
 
 
 @pytest.fixture
-def allowed(tmp_path: Path) -> Path:
+def allowed_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "allowed"
     (folder / "sub").mkdir(parents=True)
     (folder / "a.txt").write_text("inside")
@@ -25,8 +25,8 @@ def allowed(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def confined(allowed: Path, tmp_path: Path) -> DiskAccess:
-    return DiskAccess((allowed,), (*SYSTEM_FOLDERS, tmp_path / "own"))
+def disk(allowed_folder: Path, tmp_path: Path) -> DiskAccess:
+    return DiskAccess((allowed_folder,), (*SYSTEM_FOLDERS, tmp_path / "own"))
 
 
 def content(access: DiskAccess, path: Path) -> str:
@@ -34,14 +34,14 @@ def content(access: DiskAccess, path: Path) -> str:
         return file.read().decode()
 
 
-def test_files_below_an_allowed_folder_are_opened(allowed: Path, confined: DiskAccess) -> None:
-    assert content(confined, allowed / "a.txt") == "inside"
-    assert content(confined, allowed / "sub/b.txt") == "deep inside"
-    (allowed / "relative").symlink_to("sub/b.txt")
-    (allowed / "absolute").symlink_to(allowed / "sub")
-    assert content(confined, allowed / "relative") == "deep inside"
-    assert content(confined, allowed / "absolute/b.txt") == "deep inside"
-    assert content(confined, allowed / "sub/../a.txt") == "inside"
+def test_files_below_an_allowed_folder_are_opened(allowed_folder: Path, disk: DiskAccess) -> None:
+    assert content(disk, allowed_folder / "a.txt") == "inside"
+    assert content(disk, allowed_folder / "sub/b.txt") == "deep inside"
+    (allowed_folder / "relative").symlink_to("sub/b.txt")
+    (allowed_folder / "absolute").symlink_to(allowed_folder / "sub")
+    assert content(disk, allowed_folder / "relative") == "deep inside"
+    assert content(disk, allowed_folder / "absolute/b.txt") == "deep inside"
+    assert content(disk, allowed_folder / "sub/../a.txt") == "inside"
 
 
 @pytest.mark.parametrize(
@@ -59,16 +59,16 @@ def test_files_below_an_allowed_folder_are_opened(allowed: Path, confined: DiskA
     ],
 )
 def test_nothing_leads_out_of_the_allowed_folders(
-    allowed: Path, confined: DiskAccess, target: str | None, path: str
+    allowed_folder: Path, disk: DiskAccess, target: str | None, path: str
 ) -> None:
     if target is not None:
-        link(allowed / "link", target)
-    link(allowed / "second", path)
-    for outside in (allowed / path, allowed / "second"):
+        link(allowed_folder / "link", target)
+    link(allowed_folder / "second", path)
+    for outside in (allowed_folder / path, allowed_folder / "second"):
         with pytest.raises(PathNotAllowed):
-            confined.open_file(outside)
+            disk.open_file(outside)
         with pytest.raises(PathNotAllowed):
-            confined.check(outside)
+            disk.check(outside)
 
 
 def link(path: Path, target: str) -> Path:
@@ -77,19 +77,19 @@ def link(path: Path, target: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["confined", "everywhere"])
-def test_protected_folders_are_never_opened(allowed: Path, tmp_path: Path, kind: str) -> None:
+def test_protected_folders_are_never_opened(allowed_folder: Path, tmp_path: Path, kind: str) -> None:
     own = tmp_path / "own"
     access = DiskAccess((tmp_path, Path("/")) if kind == "confined" else None, (*SYSTEM_FOLDERS, own))
     for path in (
         own / "secret.key",
-        allowed / ".." / "own" / "secret.key",
-        link(allowed / "file", "../own/secret.key"),
-        link(allowed / "folder", "../own") / "secret.key",
+        allowed_folder / ".." / "own" / "secret.key",
+        link(allowed_folder / "file", "../own/secret.key"),
+        link(allowed_folder / "folder", "../own") / "secret.key",
         own / "not-yet-there",
         Path("/proc/self/environ"),
         Path("/proc/self/root") / str(own)[1:] / "secret.key",
         Path("/dev/stdin"),
-        link(allowed / "environ", "/proc/self/environ"),
+        link(allowed_folder / "environ", "/proc/self/environ"),
     ):
         with pytest.raises(PathNotAllowed):
             access.open_file(path)
@@ -101,66 +101,66 @@ def test_protected_folders_are_never_opened(allowed: Path, tmp_path: Path, kind:
 
 
 async def test_a_file_replaced_by_a_link_after_the_check_is_not_read(
-    allowed: Path, confined: DiskAccess
+    allowed_folder: Path, disk: DiskAccess
 ) -> None:
-    confined.check(allowed / "a.txt")
-    (allowed / "a.txt").unlink()
-    link(allowed / "a.txt", "../secret.txt")
+    disk.check(allowed_folder / "a.txt")
+    (allowed_folder / "a.txt").unlink()
+    link(allowed_folder / "a.txt", "../secret.txt")
     with pytest.raises(PathNotAllowed):
-        await FileSource(allowed / "a.txt", 1 << 30, confined).read()
+        await FileSource(allowed_folder / "a.txt", 1 << 30, disk).read()
 
 
 async def test_a_large_confined_file_is_read_from_a_copy(
-    allowed: Path, confined: DiskAccess, tmp_path: Path
+    allowed_folder: Path, disk: DiskAccess, tmp_path: Path
 ) -> None:
     """The readers open it later: by then, the file could be a link."""
     data = b"x" * (MAX_IN_MEMORY + 1)
-    (allowed / "large.txt").write_bytes(data)
-    original = await FileSource(allowed / "large.txt", 1 << 30, confined, tmp_path).read()
-    (allowed / "large.txt").unlink()
-    link(allowed / "large.txt", "../secret.txt")
+    (allowed_folder / "large.txt").write_bytes(data)
+    original = await FileSource(allowed_folder / "large.txt", 1 << 30, disk, tmp_path).read()
+    (allowed_folder / "large.txt").unlink()
+    link(allowed_folder / "large.txt", "../secret.txt")
     assert original.temporary
     with original.open() as file:
         assert file.read() == data
 
 
 async def test_a_listing_leaves_out_protected_folders_and_links_to_the_outside(
-    allowed: Path, tmp_path: Path, confined: DiskAccess
+    allowed_folder: Path, tmp_path: Path, disk: DiskAccess
 ) -> None:
-    link(allowed / "secret", "../secret.txt")
-    link(allowed / "nothing", "../does-not-exist.txt")
-    link(allowed / "inside", "sub/b.txt")
-    link(allowed / "key", "../own/secret.key")
-    assert await names(allowed, confined) == (["a.txt", "inside", "sub"], {"link_outside": 3})
-    everywhere = confined.unconfined()
-    assert await names(allowed, everywhere) == (
+    link(allowed_folder / "secret", "../secret.txt")
+    link(allowed_folder / "nothing", "../does-not-exist.txt")
+    link(allowed_folder / "inside", "sub/b.txt")
+    link(allowed_folder / "key", "../own/secret.key")
+    assert await names(allowed_folder, disk) == (["a.txt", "inside", "sub"], {"link_outside": 3})
+    everywhere = disk.unconfined()
+    assert await names(allowed_folder, everywhere) == (
         ["a.txt", "inside", "nothing", "secret", "sub"],
         {"link_outside": 1},
     )
     assert await names(tmp_path, everywhere) == (["allowed", "secret.txt"], {"protected_folder": 1})
 
 
-async def test_a_folder_replaced_by_a_link_is_not_listed(allowed: Path, confined: DiskAccess) -> None:
-    (allowed / "sub/b.txt").unlink()
-    (allowed / "sub").rmdir()
-    link(allowed / "sub", "..")
+async def test_a_folder_replaced_by_a_link_is_not_listed(allowed_folder: Path, disk: DiskAccess) -> None:
+    (allowed_folder / "sub/b.txt").unlink()
+    (allowed_folder / "sub").rmdir()
+    link(allowed_folder / "sub", "..")
     with pytest.raises(Unreadable):
-        await names(allowed / "sub", confined, root=allowed)
+        await names(allowed_folder / "sub", disk, root=allowed_folder)
     with pytest.raises(PathNotAllowed):
-        await names(allowed / "sub", confined)
+        await names(allowed_folder / "sub", disk)
 
 
-async def test_what_is_no_file_is_said_plainly(allowed: Path, confined: DiskAccess) -> None:
-    os.mkfifo(allowed / "pipe")
+async def test_what_is_no_file_is_said_plainly(allowed_folder: Path, disk: DiskAccess) -> None:
+    os.mkfifo(allowed_folder / "pipe")
     for name in ("sub", "pipe"):
         with pytest.raises(Unreadable, match="is not a file") as error:
-            await FileSource(allowed / name, 1 << 30, confined).probe()
+            await FileSource(allowed_folder / name, 1 << 30, disk).probe()
         assert error.value.code == "not_a_file"
     with pytest.raises(SourceGone):
-        await FileSource(allowed / "gone", 1 << 30, confined).probe()
-    link(allowed / "loop", "loop")
+        await FileSource(allowed_folder / "gone", 1 << 30, disk).probe()
+    link(allowed_folder / "loop", "loop")
     with pytest.raises(Unreadable):
-        await FileSource(allowed / "loop", 1 << 30, confined).probe()
+        await FileSource(allowed_folder / "loop", 1 << 30, disk).probe()
 
 
 async def names(path: Path, access: DiskAccess, root: Path | None = None) -> tuple[list[str], dict[str, int]]:

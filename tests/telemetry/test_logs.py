@@ -8,13 +8,13 @@ from gristmill.telemetry import logs
 
 @pytest.fixture
 def record() -> logging.LogRecord:
-    made = logging.makeLogRecord(
+    log_record = logging.makeLogRecord(
         {"name": "gristmill.jobs.worker", "levelname": "INFO", "msg": "job %s", "args": ("done",)}
     )
-    made.kind = "index_document"
-    made.took = 0.12345
-    made.reason = "two words"
-    return made
+    log_record.kind = "index_document"
+    log_record.took = 0.12345
+    log_record.reason = "two words"
+    return log_record
 
 
 def test_a_text_line_says_what_happened_and_the_facts_behind_it(record: logging.LogRecord) -> None:
@@ -36,7 +36,9 @@ def test_a_traceback_stays_one_json_line() -> None:
     try:
         raise ValueError("broken\nin two")
     except ValueError as error:
-        made = logging.makeLogRecord({"msg": "bug", "exc_info": (type(error), error, error.__traceback__)})
-    line = logs.JsonFormatter().format(made)
+        log_record = logging.makeLogRecord(
+            {"msg": "bug", "exc_info": (type(error), error, error.__traceback__)}
+        )
+    line = logs.JsonFormatter().format(log_record)
     assert "\n" not in line
     assert "ValueError" in json.loads(line)["traceback"]

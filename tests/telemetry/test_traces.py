@@ -22,8 +22,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def endpoint() -> Generator[Endpoint]:
-    with serve() as one:
-        yield one
+    with serve() as trace_endpoint:
+        yield trace_endpoint
 
 
 @pytest.fixture
@@ -85,8 +85,8 @@ async def test_requests_jobs_stages_and_provider_calls_have_spans(
 async def test_a_request_continues_the_trace_of_its_sender(
     http: httpx.AsyncClient, spans: InMemorySpanExporter
 ) -> None:
-    sent = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-    await http.get("/api/knowledge-bases", headers=sent)
+    headers = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    await http.get("/api/knowledge-bases", headers=headers)
     (span,) = spans_named(spans, "GET /api/knowledge-bases")
     assert span.context is not None
     assert f"{span.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"

@@ -13,16 +13,16 @@ _LIMIT = 60.0  # only a defect takes this long
 @contextmanager
 def hold_embedding(embedder: Endpoint) -> Generator[threading.Event]:
     """Hold every text that contains `HELD_MARKER` until the event is set, or the block ends."""
-    released = threading.Event()
+    release = threading.Event()
 
     def answer(request: EmbeddingRequest) -> CannedResponse:
         if any(HELD_MARKER in text for text in request.body["input"]):
-            released.wait(_LIMIT)
+            release.wait(_LIMIT)
         return hashed_vectors(request)
 
     embedder.respond = answer
     try:
-        yield released
+        yield release
     finally:
-        released.set()
+        release.set()
         embedder.respond = hashed_vectors

@@ -13,16 +13,16 @@ def test_labels_and_hints_of_connector_forms_are_translated() -> None:
     assets = load().assets
     locales = (assets[f"js/locales/{name}.js"].plain.decode() for name in ("zh-common", "zh-admin"))
     entries = re.findall(r'^  (?:"([^"]+)"|(\w+)):', "".join(locales), re.MULTILINE)
-    shown = {
+    texts = {
         text
         for kind in KINDS.values()
         for form in (kind.config, kind.credentials)
-        for text in shown_texts(form)
+        for text in form_texts(form)
     }
-    assert shown - {quoted or bare for quoted, bare in entries} == set()
+    assert texts - {quoted or bare for quoted, bare in entries} == set()
 
 
-def shown_texts(form: type[BaseModel]) -> Iterator[str]:
+def form_texts(form: type[BaseModel]) -> Iterator[str]:
     """The labels and hints that the page derives from a form; checkboxes have no hint."""
     for name, schema in form.model_json_schema(by_alias=True)["properties"].items():
         yield label_for(name)

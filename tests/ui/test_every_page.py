@@ -77,7 +77,7 @@ def test_no_page_has_an_accessibility_violation(
             if width > size[0]:
                 problems[f"{name}, wide"] = width
         assert tabs.errors == []
-    assert problems == {}, "\n".join(f"{name}: {what}" for name, what in problems.items())
+    assert problems == {}, "\n".join(f"{name}: {problem}" for name, problem in problems.items())
 
 
 _CONTRASTS = """() => {

@@ -13,7 +13,7 @@ from tests.ui.harness import ApiHelper, Tabs, profile
 
 
 @pytest.fixture
-def shared_base(api: ApiHelper) -> tuple[str, str]:
+def public_base(api: ApiHelper) -> tuple[str, str]:
     """A base that everyone may read, with a note and a failed file; the note's id."""
     base = api.create_base(f"Shared {uuid4().hex[:6]}", acl=["org:*"])
     (note,) = api.add_notes(base, "# Bolting\n\nFlour is bolted through silk.")
@@ -22,15 +22,15 @@ def shared_base(api: ApiHelper) -> tuple[str, str]:
 
 
 @contextmanager
-def signed_in(browser: Browser, url: str, api: ApiHelper, role: str) -> Generator[tuple[Tabs, list[str]]]:
+def sign_in(browser: Browser, url: str, api: ApiHelper, role: str) -> Generator[tuple[Tabs, list[str]]]:
     """A profile that is signed in with a key of this role, and the requests that the server refused as forbidden."""
     key = api.http.post("/api/api-keys", json={"name": f"{role} of pages", "role": role}).json()["key"]
-    refused: list[str] = []
+    rejected_requests: list[str] = []
 
     def record(response: Response) -> None:
         # The stream is for admins: pages of others try it once, and then poll.
         if response.status == 403 and not response.url.endswith("/api/events/stream"):
-            refused.append(response.url)
+            rejected_requests.append(response.url)
 
     with profile(browser) as tabs:
         headers = {"Content-Type": "application/json", "Origin": url}
@@ -39,7 +39,7 @@ def signed_in(browser: Browser, url: str, api: ApiHelper, role: str) -> Generato
         )
         assert response.ok, response.text()
         tabs.context.on("response", record)
-        yield tabs, refused
+        yield tabs, rejected_requests
         assert tabs.errors == []
 
 
@@ -49,11 +49,11 @@ def navigation(page: Page) -> list[str]:
 
 
 def test_a_reader_sees_what_can_be_read_and_no_more(
-    browser: Browser, ui_url: str, api: ApiHelper, shared_base: tuple[str, str]
+    browser: Browser, ui_url: str, api: ApiHelper, public_base: tuple[str, str]
 ) -> None:
     """No button, page or check that answers 403, and no request that does."""
-    base, note = shared_base
-    with signed_in(browser, ui_url, api, "reader") as (tabs, refused):
+    base, note = public_base
+    with sign_in(browser, ui_url, api, "reader") as (tabs, rejected_requests):
         page = tabs.open(ui_url)
         expect(page.get_by_role("link", name=re.compile("Shared")).first).to_be_visible()
         assert navigation(page) == ["Bases", "Settings"]
@@ -90,20 +90,20 @@ def test_a_reader_sees_what_can_be_read_and_no_more(
         page.keyboard.press("Control+k")
         expect(page.get_by_role("option").filter(has_text="Settings")).to_be_visible()
         expect(page.get_by_role("option").filter(has_text="Queue")).to_have_count(0)
-        assert refused == []
+        assert rejected_requests == []
 
 
 def test_an_editor_sees_what_can_be_edited(
-    browser: Browser, ui_url: str, api: ApiHelper, shared_base: tuple[str, str]
+    browser: Browser, ui_url: str, api: ApiHelper, public_base: tuple[str, str]
 ) -> None:
     """Not what only admins may do, no paths on the server, and nothing to change in a base with hidden items."""
-    base, note = shared_base
-    hidden = api.create_base(f"Partly hidden {uuid4().hex[:6]}", acl=["org:*"])
-    (secret,) = api.add_notes(hidden, "Only for admins")
+    base, note = public_base
+    partly_hidden_base = api.create_base(f"Partly hidden {uuid4().hex[:6]}", acl=["org:*"])
+    (secret,) = api.add_notes(partly_hidden_base, "Only for admins")
     response = api.http.patch(f"/api/knowledge-items/{secret}", json={"acl": []})
     assert response.status_code < 300, response.text
-    api.add_notes(hidden, "For all")
-    with signed_in(browser, ui_url, api, "editor") as (tabs, refused):
+    api.add_notes(partly_hidden_base, "For all")
+    with sign_in(browser, ui_url, api, "editor") as (tabs, rejected_requests):
         page = tabs.open(ui_url)
         expect(page.get_by_role("button", name="New base").first).to_be_visible()
         assert navigation(page) == ["Bases", "Settings"]
@@ -122,16 +122,16 @@ def test_an_editor_sees_what_can_be_edited(
         expect(page.get_by_role("row").filter(has_text="Silk is woven")).to_contain_text("Indexed")
         page.goto(f"{ui_url}/b/{base}/i/{note}?tab=timeline")
         expect(page.get_by_text("index document")).to_be_visible()
-        assert refused == []
+        assert rejected_requests == []
 
-        page.goto(f"{ui_url}/b/{hidden}")
+        page.goto(f"{ui_url}/b/{partly_hidden_base}")
         expect(page.get_by_text("it contains items you can't see")).to_be_visible()
         expect(page.get_by_role("row").filter(has_text="For all")).to_be_visible()
         expect(page.get_by_role("button", name="Add content")).to_have_count(0)
 
 
 def test_an_admin_sees_everything(browser: Browser, ui_url: str, api: ApiHelper) -> None:
-    with signed_in(browser, ui_url, api, "admin") as (tabs, refused):
+    with sign_in(browser, ui_url, api, "admin") as (tabs, rejected_requests):
         page = tabs.open(f"{ui_url}/settings/general")
         expect(page.get_by_text("All checks passed")).to_be_visible()
         assert navigation(page)[0] == "Bases"
@@ -140,4 +140,4 @@ def test_an_admin_sees_everything(browser: Browser, ui_url: str, api: ApiHelper)
         expect(page.get_by_role("list", name="Workers").get_by_role("listitem").first).to_contain_text(
             "Running"
         )
-        assert refused == []
+        assert rejected_requests == []

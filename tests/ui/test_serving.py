@@ -52,12 +52,12 @@ async def test_every_file_has_its_type_and_is_gzipped_on_request(http: httpx.Asy
         assert "content-encoding" not in plain.headers
         suffix = "." + name.rpartition(".")[2]
         assert plain.headers["content-type"] == types.get(suffix, plain.headers["content-type"])
-        refused = await http.get(files.prefix + name, headers={"accept-encoding": "gzip;q=0"})
-        assert "content-encoding" not in refused.headers
+        plain = await http.get(files.prefix + name, headers={"accept-encoding": "gzip;q=0"})
+        assert "content-encoding" not in plain.headers
         if file.gzipped is not None:
-            zipped = await http.get(files.prefix + name, headers={"accept-encoding": "br, gzip"})
-            assert zipped.headers["content-encoding"] == "gzip"
-            assert zipped.content == file.plain
+            compressed = await http.get(files.prefix + name, headers={"accept-encoding": "br, gzip"})
+            assert compressed.headers["content-encoding"] == "gzip"
+            assert compressed.content == file.plain
 
 
 async def test_a_file_of_another_version_is_not_found(http: httpx.AsyncClient) -> None:

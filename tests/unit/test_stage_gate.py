@@ -1,4 +1,4 @@
-"""The places of a stage: who gets one, and who waits."""
+"""The places of a stage: which tasks get one, and which wait."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -15,7 +15,7 @@ async def settle() -> None:
 
 
 class Visitors:
-    """Tasks that take a place each, and hold it until they are told to leave."""
+    """Tasks that take a place each, and hold it until the test releases them."""
 
     def __init__(self, gate: StageGate) -> None:
         self.gate = gate
@@ -69,7 +69,7 @@ def test_without_a_reserve_one_base_takes_everything() -> None:
 
 
 async def test_a_base_that_comes_later_is_served_before_the_one_that_fills_the_stage() -> None:
-    """S4-18: nobody waits behind another base's queue."""
+    """S4-18: no task waits behind another base's queue."""
     visitors = Visitors(StageGate(4))
     await visitors.come("a1", "a2", "a3", "a4", "a5", "a6")
     assert visitors.inside == ["a1", "a2", "a3"]

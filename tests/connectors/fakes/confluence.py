@@ -263,14 +263,16 @@ class FakeConfluence(ConfluenceModel):
         raise AssertionError(condition)
 
     def _content_v1_json(self, content: Content, expand: list[str]) -> dict[str, Any]:
-        space = next(one for one in self.spaces if one.id == content.space)
+        space = next(entry for entry in self.spaces if entry.id == content.space)
         expandable: dict[str, Any] = {
             "version": {"number": content.version, "when": self.timestamp(content.updated)},
             "body": {"storage": {"value": self.storage(content.text), "representation": "storage"}},
             "space": self._space_json(space) | {"id": space.id},
         }
         expanded = {
-            name: value for name, value in expandable.items() if any(one.startswith(name) for one in expand)
+            name: value
+            for name, value in expandable.items()
+            if any(entry.startswith(name) for entry in expand)
         }
         if "container" in expand:
             expanded["container"] = self._space_json(space)
@@ -279,8 +281,8 @@ class FakeConfluence(ConfluenceModel):
                 expanded["container"] = {"id": str(page.id), "type": page.kind, "title": page.title}
         if "ancestors" in expand:
             above = [] if content.kind == "comment" else list(self.chain(content))[1:]
-            expanded["ancestors"] = [{"id": str(one.id), "type": one.kind} for one in reversed(above)]
-        if any(one.startswith("restrictions") for one in expand):
+            expanded["ancestors"] = [{"id": str(entry.id), "type": entry.kind} for entry in reversed(above)]
+        if any(entry.startswith("restrictions") for entry in expand):
             expanded["restrictions"] = {
                 "read": {"operation": "read", "restrictions": self._restrictions_json(content)}
             }
@@ -314,19 +316,19 @@ class FakeConfluence(ConfluenceModel):
 
     def _permissions_v2(self, call: FakeCall, number: str) -> Any:
         call.require_only("limit", "cursor")
-        space = next(one for one in self.spaces if str(one.id) == number)
+        space = next(reader for reader in self.spaces if str(reader.id) == number)
         if space.secret:
             raise FakeError(403)
         grants = [
             {
                 "id": "1",
                 "principal": {
-                    "type": "group" if one.startswith("@") else "user",
-                    "id": one.removeprefix("@"),
+                    "type": "group" if reader.startswith("@") else "user",
+                    "id": reader.removeprefix("@"),
                 },
                 "operation": {"key": "read", "targetType": "space"},
             }
-            for one in space.readers
+            for reader in space.readers
         ]
         unrelated_grant = {
             "principal": {"type": "user", "id": "c:3"},

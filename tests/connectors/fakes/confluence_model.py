@@ -108,7 +108,7 @@ class ConfluenceModel(FakeAtlassian):
         return expected
 
     def _acl(self, content: Content) -> frozenset[str]:
-        space = next(one for one in self.spaces if one.id == content.space)
+        space = next(candidate for candidate in self.spaces if candidate.id == content.space)
         if space.secret:
             return frozenset()
         readers = self._members(space.readers)
@@ -118,7 +118,9 @@ class ConfluenceModel(FakeAtlassian):
                 readers = members if "*" in readers else readers & members
         if "*" in readers:
             return frozenset({"org:*"})
-        return frozenset(f"user_email:{self.people[one]}" for one in readers if self.visible_email(one))
+        return frozenset(
+            f"user_email:{self.people[candidate]}" for candidate in readers if self.visible_email(candidate)
+        )
 
     def visible_email(self, account: str) -> str:
         return self.people[account] if self.cloud else ""

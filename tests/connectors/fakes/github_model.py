@@ -95,10 +95,10 @@ class GitHubModel(FakeTool):
             self.add_issue(repo, is_pull=choice in (2, 3))
 
     def add_issue(self, repo: Repo, *, is_pull: bool = False) -> Issue:
-        taken = [*(one.number for one in repo.issues), *(one.number for one in repo.discussions), 0]
+        numbers = [*(entry.number for entry in repo.issues), *(entry.number for entry in repo.discussions), 0]
         issue = Issue(
             self.new_id(),
-            max(taken) + 1,
+            max(numbers) + 1,
             f"Title {self.new_word()}",
             f"Text {self.new_word()}",
             self.now,
@@ -111,9 +111,9 @@ class GitHubModel(FakeTool):
         return issue
 
     def _add_discussion(self, repo: Repo) -> None:
-        taken = [*(one.number for one in repo.issues), *(one.number for one in repo.discussions), 0]
+        numbers = [*(entry.number for entry in repo.issues), *(entry.number for entry in repo.discussions), 0]
         discussion = Discussion(
-            self.new_id(), max(taken) + 1, f"Topic {self.new_word()}", f"Text {self.new_word()}", self.now
+            self.new_id(), max(numbers) + 1, f"Topic {self.new_word()}", f"Text {self.new_word()}", self.now
         )
         discussion.comments = [self._new_comment() for _ in range(3)]
         repo.discussions.append(discussion)

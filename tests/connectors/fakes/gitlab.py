@@ -110,7 +110,7 @@ class FakeGitLab(FakeTool):
             self.add_work_item(project.merge_requests if choice in (2, 3) else project.issues)
 
     def add_work_item(self, work_items: list[WorkItem], *, confidential: bool = False) -> WorkItem:
-        iid = max((one.iid for one in work_items), default=0) + 1
+        iid = max((item.iid for item in work_items), default=0) + 1
         work_item = WorkItem(
             self.new_id(), iid, f"Title {self.new_word()}", f"Text {self.new_word()}", self.now, confidential
         )

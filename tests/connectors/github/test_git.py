@@ -85,13 +85,13 @@ async def test_the_newest_files_are_read_whole_also_when_they_are_sent_as_differ
     commit(tmp_path / "wiki", files)
     run(tmp_path / "wiki", "gc", "-q", "--aggressive")
     head = await git.fetch_head(http, "/wiki")
-    found = await git.fetch_files(http, "/wiki", head, 1 << 20)
-    assert {path: file.data for path, file in found.items()} == files
+    files_read = await git.fetch_files(http, "/wiki", head, 1 << 20)
+    assert {path: file.data for path, file in files_read.items()} == files
     commit(tmp_path / "wiki", {"Home.md": b"changed"})
     after = await git.fetch_head(http, "/wiki")
     assert after.commit != head.commit
     again = await git.fetch_files(http, "/wiki", after, 1 << 20)
-    assert {path for path in again if again[path] != found[path]} == {"Home.md"}
+    assert {path for path in again if again[path] != files_read[path]} == {"Home.md"}
 
 
 async def test_files_over_the_size_limit_are_left_out(tmp_path: Path, http: Transport) -> None:

@@ -106,9 +106,9 @@ def test_nodes_that_adf_does_not_know_keep_their_text_and_words_stay_apart() -> 
 
 
 def test_a_document_that_is_a_string_is_read_and_a_broken_one_keeps_its_texts() -> None:
-    whole = json.dumps({"type": "doc", "content": [node("paragraph", 'say "hi"')]})
-    assert markup.adf(whole) == 'say "hi"'
-    assert markup.adf(whole[:-3]) == 'say "hi"'
+    document = json.dumps({"type": "doc", "content": [node("paragraph", 'say "hi"')]})
+    assert markup.adf(document) == 'say "hi"'
+    assert markup.adf(document[:-3]) == 'say "hi"'
     nothings: list[object] = [None, 7, [], {}, "", "[]", "null"]
     for nothing in nothings:
         assert markup.adf(nothing) == ""

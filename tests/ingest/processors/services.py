@@ -1,4 +1,4 @@
-"""Doubles of docling-serve and MinerU on a loopback port, as much of them as a conversion meets."""
+"""Fakes of docling-serve and MinerU on a loopback port, with the routes that a conversion uses."""
 
 import io
 import json
@@ -22,8 +22,8 @@ class Service:
     requests: list[tuple[str, str, dict[str, str], bytes]] = field(
         default_factory=list[tuple[str, str, dict[str, str], bytes]]
     )
-    fails: dict[str, int] = field(default_factory=dict[str, int])  # a status for paths that begin so
-    hangs_up: str = ""  # at paths that begin so, no answer
+    fails: dict[str, int] = field(default_factory=dict[str, int])  # by prefix of the path: a status
+    hangs_up: str = ""  # prefixes of paths without a response
 
     def state(self) -> dict[str, Any]:
         return self.states.pop(0) if len(self.states) > 1 else self.states[0]

@@ -1,4 +1,4 @@
-"""Both processors keep the port's promises, against doubles of their services (S1-14, S1-15, S1-16)."""
+"""Both processors keep the port's promises, against fakes of their services (S1-14, S1-15, S1-16)."""
 
 import asyncio
 import contextlib
@@ -76,7 +76,7 @@ class ProcessorCase:
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
-async def met(request: pytest.FixtureRequest) -> AsyncGenerator[ProcessorCase]:
+async def serve_case(request: pytest.FixtureRequest) -> AsyncGenerator[ProcessorCase]:
     kind: Kind = request.param
     with services.serve(kind.answer) as service:
         config = ProcessorConfig(service.url, "k3y", timedelta(seconds=5), timedelta(seconds=5))
@@ -93,85 +93,96 @@ def document(tmp_path: Path) -> Path:
 
 
 class ConversionRecorder:
-    """Waits nowhere, and writes down what was kept and how long it would have waited."""
+    """Records the saved states and how long it would have waited, without waiting."""
 
     def __init__(self) -> None:
-        self.saved: list[Conversion] = []
+        self.saved_states: list[Conversion] = []
         self.waits: list[float] = []
 
     async def save(self, conversion: Conversion) -> None:
-        self.saved.append(conversion)
+        self.saved_states.append(conversion)
 
     async def wait(self, duration: timedelta) -> None:
         self.waits.append(duration.total_seconds())
 
 
 async def test_a_document_is_uploaded_once_asked_after_and_fetched(
-    met: ProcessorCase, document: Path
+    serve_case: ProcessorCase, document: Path
 ) -> None:
-    met.service.states = [
-        met.kind.waiting,
-        met.kind.waiting,
-        met.kind.running(0),
-        met.kind.running(3),
-        met.kind.done,
+    serve_case.service.states = [
+        serve_case.kind.waiting,
+        serve_case.kind.waiting,
+        serve_case.kind.running(0),
+        serve_case.kind.running(3),
+        serve_case.kind.done,
     ]
     notes = ConversionRecorder()
-    assert await convert(met.processor, document, "größe.pdf", notes.save, wait=notes.wait) == MARKDOWN
-    uploads = [body for _, path, _, body in met.service.requests if path == met.kind.begins]
+    assert await convert(serve_case.processor, document, "größe.pdf", notes.save, wait=notes.wait) == MARKDOWN
+    uploads = [body for _, path, _, body in serve_case.service.requests if path == serve_case.kind.begins]
     assert len(uploads) == 1
     assert b"the bytes of the document" in uploads[0]
-    assert len({one.remote_id for one in notes.saved}) == 1
+    assert len({state.remote_id for state in notes.saved_states}) == 1
     # Progress begins the pauses again.
     assert notes.waits[0] == 5
     assert notes.waits[-1] == 5
     assert max(notes.waits) > 5
 
 
-async def test_the_key_goes_to_the_service_and_nowhere_else(met: ProcessorCase, document: Path) -> None:
-    met.service.states = [met.kind.done]
-    await convert(met.processor, document, "a.pdf", ConversionRecorder().save, wait=ConversionRecorder().wait)
-    name, value = met.kind.key
-    for _, path, headers, _ in met.service.requests:
+async def test_the_key_goes_to_the_service_and_nowhere_else(
+    serve_case: ProcessorCase, document: Path
+) -> None:
+    serve_case.service.states = [serve_case.kind.done]
+    await convert(
+        serve_case.processor, document, "a.pdf", ConversionRecorder().save, wait=ConversionRecorder().wait
+    )
+    name, value = serve_case.kind.key
+    for _, path, headers, _ in serve_case.service.requests:
         foreign = path in ("/upload/x", "/result.zip")
         assert (headers.get(name) or headers.get(name.lower())) == (None if foreign else value), path
 
 
-async def test_what_was_kept_is_asked_after_and_not_begun_again(met: ProcessorCase, document: Path) -> None:
+async def test_what_was_kept_is_asked_after_and_not_begun_again(
+    serve_case: ProcessorCase, document: Path
+) -> None:
     """S3-03, C26."""
-    met.service.states = [met.kind.done]
-    under_way = Conversion("t 1" if met.kind.name == "docling" else "b 1")
+    serve_case.service.states = [serve_case.kind.done]
+    under_way = Conversion("t 1" if serve_case.kind.name == "docling" else "b 1")
     assert (
         await convert(
-            met.processor, document, "a.pdf", ConversionRecorder().save, under_way, ConversionRecorder().wait
+            serve_case.processor,
+            document,
+            "a.pdf",
+            ConversionRecorder().save,
+            under_way,
+            ConversionRecorder().wait,
         )
         == MARKDOWN
     )
-    assert met.kind.begins not in (*met.service.paths("POST"), *met.service.paths("PUT"))
+    assert serve_case.kind.begins not in (*serve_case.service.paths("POST"), *serve_case.service.paths("PUT"))
 
 
-async def test_a_conversion_that_failed_says_why(met: ProcessorCase, document: Path) -> None:
-    met.service.states = [met.kind.running(1), met.kind.failed]
+async def test_a_conversion_that_failed_says_why(serve_case: ProcessorCase, document: Path) -> None:
+    serve_case.service.states = [serve_case.kind.running(1), serve_case.kind.failed]
     with pytest.raises(Permanent, match="it is broken") as caught:
         await convert(
-            met.processor, document, "a.pdf", ConversionRecorder().save, wait=ConversionRecorder().wait
+            serve_case.processor, document, "a.pdf", ConversionRecorder().save, wait=ConversionRecorder().wait
         )
     assert caught.value.code == "conversion_failed"
 
 
 async def test_half_an_hour_without_progress_is_the_end_and_progress_extends_it(
-    met: ProcessorCase, document: Path
+    serve_case: ProcessorCase, document: Path
 ) -> None:
     """S1-15, C15."""
-    met.service.states = [met.kind.running(pages) for pages in range(60) for _ in range(3)] + [
-        met.kind.running(60)
+    serve_case.service.states = [serve_case.kind.running(pages) for pages in range(60) for _ in range(3)] + [
+        serve_case.kind.running(60)
     ]
     notes = ConversionRecorder()
     with pytest.raises(Permanent) as caught:
-        await convert(met.processor, document, "a.pdf", notes.save, wait=notes.wait)
+        await convert(serve_case.processor, document, "a.pdf", notes.save, wait=notes.wait)
     assert caught.value.code == "conversion_timeout"
-    assert sum(notes.waits) > DEADLINE.total_seconds() + 60 * 10  # the progress was not in vain
-    since = [one.waited for one in notes.saved]
+    assert sum(notes.waits) > DEADLINE.total_seconds() + 60 * 10  # progress extended the time
+    since = [state.waited for state in notes.saved_states]
     assert max(since) < DEADLINE
 
 
@@ -184,12 +195,12 @@ async def test_half_an_hour_without_progress_is_the_end_and_progress_extends_it(
         (422, Permanent, "processor_refused"),
     ],
 )
-async def test_each_refusal_has_its_code_and_tells_no_key(
-    met: ProcessorCase, document: Path, status: int, kind: type[WorkError], code: str
+async def test_each_refusal_has_its_code_and_reveals_no_key(
+    serve_case: ProcessorCase, document: Path, status: int, kind: type[WorkError], code: str
 ) -> None:
-    met.service.fails[met.kind.begins] = status
+    serve_case.service.fails[serve_case.kind.begins] = status
     with pytest.raises(kind) as caught:
-        await met.processor.start(document, "a.pdf")
+        await serve_case.processor.start(document, "a.pdf")
     assert caught.value.code == code
     assert "k3y" not in caught.value.message
     if isinstance(caught.value, Transient) and status == 429:
@@ -197,43 +208,43 @@ async def test_each_refusal_has_its_code_and_tells_no_key(
 
 
 async def test_a_beginning_without_an_answer_is_not_repeated_blindly(
-    met: ProcessorCase, document: Path
+    serve_case: ProcessorCase, document: Path
 ) -> None:
     """S3-03, C26: it may have begun, and cost."""
-    met.service.hangs_up = met.kind.begins
+    serve_case.service.hangs_up = serve_case.kind.begins
     with pytest.raises(Permanent) as caught:
-        await met.processor.start(document, "a.pdf")
+        await serve_case.processor.start(document, "a.pdf")
     assert caught.value.code == "conversion_uncertain"
     # Asking may be repeated.
-    met.service.hangs_up = met.kind.asks
-    with pytest.raises(Transient) as lost:
-        await met.processor.poll("t 1" if met.kind.name == "docling" else "b 1")
-    assert lost.value.code == "processor_unreachable"
+    serve_case.service.hangs_up = serve_case.kind.asks
+    with pytest.raises(Transient) as error:
+        await serve_case.processor.poll("t 1" if serve_case.kind.name == "docling" else "b 1")
+    assert error.value.code == "processor_unreachable"
 
 
-async def test_a_service_that_is_not_there_is_tried_again(met: ProcessorCase, document: Path) -> None:
-    away = met.kind.make(ProcessorConfig("http://127.0.0.1:9", None))
+async def test_a_service_that_is_not_there_is_tried_again(serve_case: ProcessorCase, document: Path) -> None:
+    away = serve_case.kind.make(ProcessorConfig("http://127.0.0.1:9", None))
     with pytest.raises(Transient) as caught:
         await away.start(document, "a.pdf")
     assert caught.value.code == "processor_unreachable"
     await away.close()
 
 
-async def test_an_answer_that_makes_no_sense_is_told_as_such(met: ProcessorCase) -> None:
-    met.service.states = [{"task_status": "odd", "state": "odd"}]
+async def test_an_invalid_response_is_reported(serve_case: ProcessorCase) -> None:
+    serve_case.service.states = [{"task_status": "odd", "state": "odd"}]
     with pytest.raises(Permanent) as caught:
-        await met.processor.poll("t 1" if met.kind.name == "docling" else "b 1")
+        await serve_case.processor.poll("t 1" if serve_case.kind.name == "docling" else "b 1")
     assert caught.value.code == "processor_bad_answer"
 
 
 class Cancellable:
-    """A processor that is always at it, and can be cancelled."""
+    """A processor that never finishes, and can be cancelled."""
 
     identity = "test"
     extensions = frozenset(("pdf",))
 
     def __init__(self) -> None:
-        self.cancelled: list[str] = []
+        self.cancelled_ids: list[str] = []
 
     async def start(self, path: Path, name: str) -> str:
         return "r1"
@@ -245,14 +256,14 @@ class Cancellable:
         raise AssertionError
 
     async def cancel(self, remote_id: str) -> bool:
-        self.cancelled.append(remote_id)
+        self.cancelled_ids.append(remote_id)
         return True
 
     async def close(self) -> None:
         pass
 
 
-async def test_a_conversion_nobody_wants_any_more_is_cancelled_remotely(document: Path) -> None:
+async def test_a_conversion_that_is_no_longer_needed_is_cancelled_remotely(document: Path) -> None:
     processor, waiting = Cancellable(), asyncio.Event()
 
     async def wait(_: timedelta) -> None:
@@ -264,7 +275,7 @@ async def test_a_conversion_nobody_wants_any_more_is_cancelled_remotely(document
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-    assert processor.cancelled == ["r1"]
+    assert processor.cancelled_ids == ["r1"]
 
 
 def test_pauses_grow_from_five_seconds_to_a_minute() -> None:
@@ -276,8 +287,8 @@ def test_pauses_grow_from_five_seconds_to_a_minute() -> None:
 
 def test_a_base_says_who_reads_its_documents() -> None:
     """S1-22."""
-    known = {"remote": Cancellable()}
-    assert choose_reader("a.pdf", None, known) == choose_reader("a.pdf", "local", known) == "direct"
-    assert choose_reader("A.PDF", "remote", known) == "process"
-    assert choose_reader("a.txt", "remote", known) == "direct"
-    assert choose_reader("a.pdf", "gone", known) == "invalid"
+    processors = {"remote": Cancellable()}
+    assert choose_reader("a.pdf", None, processors) == choose_reader("a.pdf", "local", processors) == "direct"
+    assert choose_reader("A.PDF", "remote", processors) == "process"
+    assert choose_reader("a.txt", "remote", processors) == "direct"
+    assert choose_reader("a.pdf", "gone", processors) == "invalid"
