@@ -132,6 +132,7 @@ def test_good_answers_bring_the_concurrency_back_one_a_round() -> None:
 
 
 def test_pauses_grow_as_long_as_nothing_goes_well() -> None:
+    """S4-44: from half a second to a minute, when the provider doesn't say how long."""
     provider, pauses = pacing.new_provider(ProviderLimits(None, None, 4)), list[float]()
     for _ in range(9):
         provider = pacing.after_refusal(replace(provider, paused=0), None)
