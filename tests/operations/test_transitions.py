@@ -7,7 +7,7 @@ import pytest
 
 from gristmill import catalog
 from gristmill.catalog import Base, Item, NewItem
-from gristmill.catalog.transitions import LeasedVersion
+from gristmill.catalog.transitions import ExpandedContainer, LeasedVersion
 from gristmill.db import Tx
 from gristmill.jobs import Job
 from gristmill.operations import delete
@@ -22,7 +22,7 @@ OF_A_VERSION: dict[str, Change] = {
     "begin_embedding": lambda tx, item, job: catalog.begin_embedding(
         tx, [LeasedVersion(item.id, 1, job.id, job.lease)]
     ),
-    "mark_expanded": lambda tx, item, _: catalog.mark_expanded(tx, item.id, 1, {}),
+    "mark_expanded": lambda tx, item, _: catalog.mark_expanded(tx, [ExpandedContainer(item.id, 1, {})]),
     "publish_versions": lambda tx, item, _: catalog.publish_versions(
         tx, [{"id": str(item.id), "version": 1, "chunks": 7, "warnings": [], "size_bytes": 7}]
     ),

@@ -287,7 +287,7 @@ MUTANTS = (
     Mutant(
         "the-processor-is-ignored",
         "ingest/pipeline.py",
-        '                return replace(inspected, reader=self._processors[name or ""].identity)',
+        '                return replace(inspected, reader=self._processors[name or ""].identity, format_name="")',
         "                return inspected",
         ("S1-16", "S1-22"),
     ),
