@@ -11,11 +11,12 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi.routing import APIRoute
 
 from gristmill import app
 from gristmill.identity import LOCAL_ORG
 from gristmill.server.api.access_rules import RULES, Rule
-from gristmill.server.api.authorise import PATH_PARAMETER_CHECKS
+from gristmill.server.api.authorise import PATH_PARAMETER_CHECKS, require_authorisation
 from tests.server.clients import client_with_key, new_key, new_organisation
 from tests.wait_until import wait_until
 
@@ -148,6 +149,13 @@ async def test_every_route_has_a_rule_and_every_parameter_an_owner(mill: app.Gri
     assert routes | {("GET", "/"), ("GET", "/openapi.json")} == set(RULES)
     for _, path in routes:
         assert set(re.findall(r"\{(\w+)\}", path)) <= set(PATH_PARAMETER_CHECKS), path
+
+
+async def test_every_route_checks_its_rule(mill: app.Gristmill) -> None:
+    for route in mill.api.routes:
+        if isinstance(route, APIRoute):
+            checks = [dependency.call for dependency in route.dependant.dependencies]
+            assert require_authorisation in checks, route.path
 
 
 async def test_every_role_gets_what_the_rules_allow(world: World) -> None:

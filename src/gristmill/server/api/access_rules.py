@@ -163,10 +163,7 @@ def find_rule(method: str, path: str) -> RuleMatch | None:
 
 def route_path(scope: Mapping[str, Any]) -> str:
     """The path template of the route, as in `RULES`; empty before a route has matched."""
-    # The route may know its path without the prefix of its router.
-    path = str(getattr(scope.get("route"), "path", ""))
-    needs_prefix = path and not path.startswith("/api/") and str(scope["path"]).startswith("/api")
-    return f"/api{path}" if needs_prefix else path
+    return str(getattr(scope.get("route"), "path", ""))
 
 
 def allowed_methods(path: str) -> list[str]:

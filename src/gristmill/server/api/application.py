@@ -13,6 +13,7 @@ from gristmill.server.api.caller import is_loopback
 from gristmill.server.api.context import ApiContext
 from gristmill.server.api.middleware.host_guard import BodyLimits, HostGuard
 from gristmill.server.api.middleware.request_context import RequestContextMiddleware
+from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.routes import (
     assets,
     bases,
@@ -65,11 +66,7 @@ _NO_FRAMEWORK_TELEMETRY: TelemetryConfig = {
 def create(context: ApiContext, pages: Callable[[ASGIApp], ASGIApp] | None = None) -> FastAPI:
     """The application of a server process. `pages` is middleware that serves the web UI, which needs no key."""
     app = _new_application(context)
-    for router in _ROUTERS:
-        app.include_router(router, prefix="/api")
-    app.include_router(health.router)
-    app.include_router(health.probes)
-    app.include_router(metrics.router)
+    _add_routes(app, *_ROUTERS, health.router, health.probes, metrics.router)
     app.add_api_route("/", _welcome, include_in_schema=False)
     return _add_middleware(app, context, pages)
 
@@ -77,9 +74,13 @@ def create(context: ApiContext, pages: Callable[[ASGIApp], ASGIApp] | None = Non
 def create_probes(context: ApiContext) -> FastAPI:
     """The application of a worker process: liveness, readiness and metrics, under the same access rules."""
     app = _new_application(context)
-    app.include_router(health.probes)
-    app.include_router(metrics.router)
+    _add_routes(app, health.probes, metrics.router)
     return _add_middleware(app, context, None)
+
+
+def _add_routes(app: FastAPI, *routers: ApiRouter) -> None:
+    for router in routers:
+        app.router.routes.extend(router.routes)
 
 
 def _new_application(context: ApiContext) -> FastAPI:

@@ -2,17 +2,18 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from fastapi.responses import StreamingResponse
 
 from gristmill import contents
 from gristmill.errors import Conflict, NotFound
 from gristmill.operations import assets, guards
 from gristmill.server.api.context import CurrentContext, CurrentViewer, PathItem
+from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.assets import AnalyseOut, AssetOut
 from gristmill.server.api.schemas.common import Limit, Page, page_of
 
-router = APIRouter(prefix="/knowledge-items", tags=["items"])
+router = ApiRouter("/api/knowledge-items", tag="items")
 
 
 @router.get("/{item_id}/assets")

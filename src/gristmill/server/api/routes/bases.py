@@ -3,7 +3,7 @@
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from gristmill import catalog, jobs
 from gristmill.catalog import BaseId, BaseStats
@@ -20,6 +20,7 @@ from gristmill.server.api.context import (
     PathBase,
 )
 from gristmill.server.api.etags import IfMatch, check_if_match, set_etag
+from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.bases import (
     BaseOut,
     ChangedBase,
@@ -32,7 +33,7 @@ from gristmill.server.api.schemas.bases import (
 from gristmill.server.api.schemas.common import Limit, Page, page_of
 from gristmill.settings import LOCAL_PROCESSOR
 
-router = APIRouter(prefix="/knowledge-bases", tags=["knowledge bases"])
+router = ApiRouter("/api/knowledge-bases", tag="knowledge bases")
 
 
 def _check_processor(context: ApiContext, name: str | None) -> None:

@@ -7,7 +7,7 @@ path belongs to the caller's organisation.
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Body, Query, Response
+from fastapi import Body, Query, Response
 from pydantic import SecretStr
 
 from gristmill.catalog import BaseId
@@ -17,6 +17,7 @@ from gristmill.connectors.registry import credentials_purpose
 from gristmill.errors import Conflict, WorkError
 from gristmill.server.api.context import ApiContext, CurrentCaller, CurrentContext, PathConnector, PathRun
 from gristmill.server.api.etags import IfMatch, check_if_match, set_etag
+from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.common import ErrorBody, JsonObject, Limit, Page, page_of
 from gristmill.server.api.schemas.connectors import (
     CheckIn,
@@ -37,9 +38,9 @@ from gristmill.server.api.schemas.connectors import (
     SyncOut,
 )
 
-router = APIRouter(prefix="/connectors", tags=["connectors"])
-runs = APIRouter(prefix="/connector-runs", tags=["connectors"])
-kinds = APIRouter(prefix="/connector-kinds", tags=["connectors"])
+router = ApiRouter("/api/connectors", tag="connectors")
+runs = ApiRouter("/api/connector-runs", tag="connectors")
+kinds = ApiRouter("/api/connector-kinds", tag="connectors")
 
 
 @kinds.get("")

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from typing import BinaryIO
 from urllib.parse import quote
 
-from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
 from gristmill import catalog, contents, jobs
@@ -17,10 +16,11 @@ from gristmill.errors import Conflict
 from gristmill.operations import guards
 from gristmill.operations.source_factory import UploadSource
 from gristmill.server.api.context import CurrentContext, CurrentViewer, PathItem
+from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.jobs import JobOut, TimelineOut
 from gristmill.sources import FileSource
 
-router = APIRouter(prefix="/knowledge-items", tags=["items"])
+router = ApiRouter("/api/knowledge-items", tag="items")
 
 _BLOCK_BYTES = 1 << 18
 

@@ -2,14 +2,13 @@
 
 import time
 
-from fastapi import APIRouter
-
 from gristmill.errors import GristmillError
 from gristmill.server.api.context import CurrentContext
+from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.common import ErrorBody, Page
 from gristmill.server.api.schemas.embedders import EmbedderOut, EmbedderTestIn, EmbedderTestOut
 
-router = APIRouter(prefix="/embedders", tags=["machine"])
+router = ApiRouter("/api/embedders", tag="machine")
 
 _SAMPLE = "The miller sharpens the stones every spring."
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Query
+from fastapi import Header, Query
 from fastapi.responses import StreamingResponse
 from starlette.types import Message, Send
 
@@ -17,6 +17,7 @@ from gristmill import events
 from gristmill.errors import Invalid, Transient
 from gristmill.events import ITEM, StreamBatch, StreamFilter
 from gristmill.server.api.context import CurrentCaller, CurrentContext
+from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.routes.items import item_titles
 from gristmill.server.api.schemas.common import Limit
 from gristmill.server.api.schemas.events import TYPES, EventOut, EventPage
@@ -24,7 +25,7 @@ from gristmill.server.api.schemas.items import ItemOut
 
 log = logging.getLogger(__name__)
 
-router = APIRouter(prefix="/events", tags=["events"])
+router = ApiRouter("/api/events", tag="events")
 
 _MAX_EVENT_ID = 2**63 - 1
 _RECONNECT_DELAY = timedelta(seconds=1)

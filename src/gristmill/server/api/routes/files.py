@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, File, Form, UploadFile
+from fastapi import File, Form, UploadFile
 from pydantic import Json
 
 from gristmill.catalog import ItemId, NewItem, access
@@ -15,10 +15,11 @@ from gristmill.identity import OrgId
 from gristmill.operations import add, guards
 from gristmill.operations.uploads import remove_unused, store_upload
 from gristmill.server.api.context import ApiContext, CurrentCaller, CurrentContext, PathBase
+from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.common import Acl, StorableJson
 from gristmill.server.api.schemas.items import AddedOut
 
-router = APIRouter(tags=["items"])
+router = ApiRouter("/api", tag="items")
 
 _PIECE_BYTES = 1 << 20
 

@@ -1,12 +1,12 @@
 """`/healthz`, `/readyz` and `/api/health`: liveness, readiness, the invariants and the reconciler."""
 
-from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from gristmill import __version__, jobs
 from gristmill.integrity import invariants as invariant_checks
 from gristmill.integrity import reconcile
 from gristmill.server.api.context import CurrentCaller, CurrentContext
+from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.health import (
     Invariants,
     ReadyCheck,
@@ -17,8 +17,8 @@ from gristmill.server.api.schemas.health import (
 )
 from gristmill.work import Reconcile
 
-router = APIRouter(tags=["health"])
-probes = APIRouter(tags=["health"])  # worker processes serve these too, on their own port
+router = ApiRouter(tag="health")
+probes = ApiRouter(tag="health")  # worker processes serve these too, on their own port
 
 
 @probes.get("/healthz")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from gristmill import catalog, contents, search, validation
 from gristmill.catalog import BaseId, ItemId, ItemStatus
@@ -24,6 +24,7 @@ from gristmill.server.api.context import (
     PathItem,
 )
 from gristmill.server.api.etags import IfMatch, check_if_match, set_etag
+from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.common import Limit, Page, page_of
 from gristmill.server.api.schemas.items import (
     AcceptedOut,
@@ -46,7 +47,7 @@ from gristmill.server.api.schemas.new_items import (
 from gristmill.sources.disk import DiskAccess
 from gristmill.work import OnActive
 
-router = APIRouter(tags=["items"])
+router = ApiRouter("/api", tag="items")
 
 
 # ── one item ─────────────────────────────────────────────────────────────────────────────────────────────

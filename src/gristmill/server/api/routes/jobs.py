@@ -3,7 +3,7 @@
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Body, Query
+from fastapi import Body, Query
 
 from gristmill import jobs
 from gristmill.catalog import BaseId
@@ -13,11 +13,12 @@ from gristmill.operations.cancel import cancel
 from gristmill.operations.dismiss import dismiss
 from gristmill.operations.retry import retry, retry_all
 from gristmill.server.api.context import CurrentCaller, CurrentContext, PathJob
+from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.routes.items import item_titles
 from gristmill.server.api.schemas.common import Limit, Page, page_of
 from gristmill.server.api.schemas.jobs import JobOut, Retried, RetryAll, State
 
-router = APIRouter(prefix="/jobs", tags=["jobs"])
+router = ApiRouter("/api/jobs", tag="jobs")
 
 
 @router.get("")

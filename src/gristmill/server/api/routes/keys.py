@@ -2,17 +2,18 @@
 
 from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from gristmill import identity
 from gristmill.errors import NotFound
 from gristmill.identity import ApiKey, KeyId, audit
 from gristmill.server.api.context import CurrentCaller, CurrentContext, PathKey
 from gristmill.server.api.etags import IfMatch, check_if_match, set_etag
+from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.common import Limit, Page, page_of
 from gristmill.server.api.schemas.keys import AuditOut, ChangedKey, KeyOut, NewKeyIn, NewKeyOut
 
-router = APIRouter(tags=["keys"])
+router = ApiRouter("/api", tag="keys")
 
 
 @router.post("/api-keys", status_code=201)

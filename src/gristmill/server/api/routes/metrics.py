@@ -9,7 +9,6 @@ Lanes of the local organisation have their own label; the lanes of all other org
 
 from typing import Any
 
-from fastapi import APIRouter
 from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
@@ -17,9 +16,10 @@ from gristmill import events, jobs
 from gristmill.identity import LOCAL_ORG
 from gristmill.integrity import invariants
 from gristmill.server.api.context import CurrentContext
+from gristmill.server.api.router import ApiRouter
 from gristmill.telemetry import pipeline_metrics
 
-router = APIRouter(tags=["health"])
+router = ApiRouter(tag="health")
 
 
 @router.get("/metrics", response_class=Response)

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from gristmill import catalog, jobs, stage_gate
 from gristmill.catalog import BaseId
@@ -13,13 +13,14 @@ from gristmill.connectors import admin
 from gristmill.db import Tx
 from gristmill.identity import OrgId
 from gristmill.server.api.context import CurrentCaller, CurrentContext
+from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.routes.items import item_titles
 from gristmill.server.api.schemas.common import Page
 from gristmill.server.api.schemas.queue import LaneKind, LaneOut, WholeQueueOut, WorkerOut
 from gristmill.settings import Settings
 
-router = APIRouter(prefix="/queue", tags=["jobs"])
-workers = APIRouter(prefix="/workers", tags=["machine"])
+router = ApiRouter("/api/queue", tag="jobs")
+workers = ApiRouter("/api/workers", tag="machine")
 
 STEPS = 60
 _MINUTE = timedelta(minutes=1)

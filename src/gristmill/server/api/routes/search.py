@@ -2,8 +2,6 @@
 
 import time
 
-from fastapi import APIRouter
-
 from gristmill import catalog, search
 from gristmill.catalog import Base, BaseId
 from gristmill.operations import guards
@@ -14,6 +12,7 @@ from gristmill.server.api.context import (
     PathBase,
     PathItem,
 )
+from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.search import (
     MAX_BASES,
     HitOut,
@@ -27,7 +26,7 @@ from gristmill.server.api.schemas.search import (
     WhyNotOut,
 )
 
-router = APIRouter(tags=["search"])
+router = ApiRouter("/api", tag="search")
 
 
 @router.post("/knowledge-bases/{base_id}/search")

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from gristmill import identity
 from gristmill.db import Tx
@@ -11,9 +11,10 @@ from gristmill.identity import LOCAL_ORG, audit
 from gristmill.server.api import caller as callers
 from gristmill.server.api.caller import COOKIE, Caller
 from gristmill.server.api.context import ApiContext, CurrentCaller, CurrentContext
+from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.keys import SessionIn, SessionOut
 
-router = APIRouter(prefix="/session", tags=["keys"])
+router = ApiRouter("/api/session", tag="keys")
 
 
 @router.post("", status_code=201)

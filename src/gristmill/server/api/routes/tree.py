@@ -3,16 +3,17 @@
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from gristmill import catalog
 from gristmill.catalog import ItemId, ItemStatus, TreeFilter
 from gristmill.operations import guards
 from gristmill.server.api.context import CurrentContext, CurrentViewer, PathBase
+from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.common import Limit
 from gristmill.server.api.schemas.tree import TreeOut, TreeRowOut
 
-router = APIRouter(tags=["items"])
+router = ApiRouter("/api", tag="items")
 
 _MAX_OFFSET = 10_000_000  # more rows than a base can have, and within the range of a PostgreSQL integer
 

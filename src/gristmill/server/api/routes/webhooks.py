@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from gristmill.db import Tx
 from gristmill.errors import NotFound
@@ -11,6 +11,7 @@ from gristmill.events.webhook_store import Webhook, WebhookId
 from gristmill.operations import webhooks
 from gristmill.server.api.context import CurrentCaller, CurrentContext, PathWebhook
 from gristmill.server.api.etags import IfMatch, check_if_match, set_etag
+from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.common import ErrorBody, Limit, Page, page_of
 from gristmill.server.api.schemas.webhooks import (
     DeadLetterOut,
@@ -22,7 +23,7 @@ from gristmill.server.api.schemas.webhooks import (
     WebhookTestOut,
 )
 
-router = APIRouter(prefix="/webhooks", tags=["webhooks"])
+router = ApiRouter("/api/webhooks", tag="webhooks")
 
 
 @router.post("", status_code=201)
