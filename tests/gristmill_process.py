@@ -24,7 +24,7 @@ class ServeProcess:
 
     def client(self) -> httpx.Client:
         """A client of its API."""
-        return httpx.Client(base_url=self.url, timeout=30, trust_env=False)
+        return httpx.Client(base_url=self.url, timeout=30, trust_env=False, verify=False)
 
     def kill(self) -> None:
         """kill -9, and see it gone."""

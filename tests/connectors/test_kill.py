@@ -35,7 +35,12 @@ def _post(client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, An
 
 @pytest.mark.parametrize(("kind", "point"), KILLS)
 async def test_a_killed_run_is_resumed_and_nothing_is_lost_or_read_twice(
-    database_url: str, tmp_path: Path, cache_dir: Path, kind: str, point: str
+    database_url: str,
+    tmp_path: Path,
+    cache_dir: Path,
+    quick_embedder: dict[str, str],
+    kind: str,
+    point: str,
 ) -> None:
     """kill -9 on either side of a commit: the base equals the tool, and only the batch under way is read again; S2-13."""
     with serve_fake(FAKES[kind]()) as tool:
@@ -47,8 +52,8 @@ async def test_a_killed_run_is_resumed_and_nothing_is_lost_or_read_twice(
                 tmp_path / "data",
                 cache_dir,
                 database_url=database_url,
-                allow_private_addresses="true",
                 lease="2",
+                **quick_embedder,
             ),
         )
 

@@ -101,10 +101,10 @@ POINTS = [
 
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_kill_at_a_named_point_leaves_no_partial_state(
-    point: str, database_url: str, tmp_path: Path, cache_dir: Path
+    point: str, database_url: str, tmp_path: Path, cache_dir: Path, quick_embedder: dict[str, str]
 ) -> None:
     """S0-24 and S0-26 as decided in C4: rows and jobs commit together."""
-    settings = {"database_url": database_url, "lease": "PT1S"}
+    settings = {"database_url": database_url, "lease": "PT1S", **quick_embedder}
     dying = environment(tmp_path / "data", cache_dir, faults=f"{point}=kill", **settings)
     is_committed = not point.startswith("add.")
     with run_serve(dying, log=tmp_path / "log") as server, server.client() as http:

@@ -27,10 +27,10 @@ def stored_names(data: Path) -> list[str]:
 
 @pytest.mark.parametrize("point", ["uploads.announced", "uploads.stored"])
 async def test_an_upload_that_was_killed_can_be_repeated(
-    point: str, database_url: str, tmp_path: Path, cache_dir: Path
+    point: str, database_url: str, tmp_path: Path, cache_dir: Path, quick_embedder: dict[str, str]
 ) -> None:
     """Promise 3: the table lists everything that is in the store afterwards."""
-    settings = {"database_url": database_url, "lease": "PT1S"}
+    settings = {"database_url": database_url, "lease": "PT1S", **quick_embedder}
     data = tmp_path / "data"
     with run_serve(
         environment(data, cache_dir, faults=f"{point}=kill", **settings), log=tmp_path / "log"
@@ -57,10 +57,10 @@ async def test_an_upload_that_was_killed_can_be_repeated(
 
 @pytest.mark.parametrize("point", ["remove.names_found", "remove.bytes_gone"])
 async def test_a_removal_that_was_killed_is_finished_and_keeps_new_uploads(
-    point: str, database_url: str, tmp_path: Path, cache_dir: Path
+    point: str, database_url: str, tmp_path: Path, cache_dir: Path, quick_embedder: dict[str, str]
 ) -> None:
     """Promise 3: the bytes are removed; equal bytes uploaded meanwhile stay."""
-    settings = {"database_url": database_url, "lease": "PT1S"}
+    settings = {"database_url": database_url, "lease": "PT1S", **quick_embedder}
     data = tmp_path / "data"
     # The server itself passes this point once when it starts.
     dying = environment(data, cache_dir, faults=f"{point}=kill@2", **settings)

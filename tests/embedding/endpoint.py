@@ -45,6 +45,17 @@ def hashed_vectors(request: EmbeddingRequest) -> CannedResponse:
     return CannedResponse(200, {"object": "list", "data": entries[::-1], "model": request.body["model"]})
 
 
+def embedder_settings(url: str) -> dict[str, str]:
+    """Settings of a process whose default embedder is the endpoint at `url`."""
+    dimensions = HashedEmbedder().dimensions
+    quick = {"url": url, "model": "hashed", "dimensions": dimensions, "concurrency": 8}
+    return {
+        "embedder": "quick",
+        "embedders": json.dumps({"quick": quick}),
+        "allow_private_addresses": "true",
+    }
+
+
 class Endpoint:
     """The server: `respond` chooses the response, or None to keep silent; `requests` are those it received.
 

@@ -5,7 +5,6 @@ storage, cache and workers; servers are `gristmill serve` processes with a fake 
 """
 
 import asyncio
-import json
 import os
 import shutil
 import tempfile
@@ -26,7 +25,6 @@ from psycopg.conninfo import make_conninfo
 from tests.conftest import TEMPLATE
 from tests.embedding import endpoint
 from tests.embedding.endpoint import Endpoint
-from tests.embedding.hashed import HashedEmbedder
 from tests.gristmill_process import environment
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -169,20 +167,12 @@ def server_setup(server_url: str | None, cache_dir: Path, **settings: str) -> Ge
         endpoint.serve() as embedder,
         tempfile.TemporaryDirectory(prefix="gristmill-ui-", ignore_cleanup_errors=True) as folder,
     ):
-        embedder_settings = {
-            "url": embedder.url,
-            "model": "hashed",
-            "dimensions": HashedEmbedder().dimensions,
-            "concurrency": 8,
-        }
         env = environment(
             Path(folder) / "data",
             cache_dir,
-            embedder="quick",
-            embedders=json.dumps({"quick": embedder_settings}),
-            allow_private_addresses="true",
             lease="PT2S",
             log_level="error",
+            **endpoint.embedder_settings(embedder.url),
             **({} if database is None else {"database_url": database}),
             **settings,
         )
