@@ -1,8 +1,6 @@
 """The work of `gristmill keys` and `gristmill audit`. They use the database directly, so that the first key can be
 created before any other exists, with or without a running server."""
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -12,23 +10,12 @@ from rich.text import Text
 
 from gristmill import identity
 from gristmill.catalog import access
-from gristmill.cli.open_gristmill import open_gristmill
 from gristmill.cli.output import new_table, print_json
 from gristmill.db import Database
 from gristmill.errors import Conflict, NotFound
 from gristmill.identity import ApiKey, KeyId, NewApiKey, Organisation, Role, audit
-from gristmill.server.api.schemas.keys import AuditOut, KeyOut, NewKeyOut
-from gristmill.settings import Settings
 
 _MAX_KEYS = 500
-
-
-@asynccontextmanager
-async def open_database(settings: Settings) -> AsyncGenerator[Database]:
-    """Open the database; other processes may use it at the same time."""
-    local_settings = settings.model_copy(update={"host": "127.0.0.1"})
-    async with open_gristmill(local_settings, work=False) as mill:
-        yield mill.db
 
 
 async def create(db: Database, organisation: str, new: NewApiKey) -> tuple[ApiKey, str]:
@@ -110,6 +97,8 @@ async def print_audit(db: Database, out: Console, organisation: str, *, limit: i
     async with db.connection() as tx:
         entries = await audit.find_all(tx, org.id, limit=limit)
     if as_json:
+        from gristmill.server.api.schemas.keys import AuditOut  # imports the server, which takes a second
+
         print_json(
             [
                 AuditOut.model_validate(vars(entry)).model_dump(mode="json", by_alias=True)
@@ -161,11 +150,15 @@ def _is_named(key: ApiKey, name: str) -> bool:
 
 def key_json(key: ApiKey) -> dict[str, Any]:
     """A key as the API shows it."""
+    from gristmill.server.api.schemas.keys import KeyOut  # imports the server, which takes a second
+
     return KeyOut.of(key).model_dump(mode="json", by_alias=True)
 
 
 def new_key_json(key: ApiKey, secret: str) -> dict[str, Any]:
     """A new key with its secret, as the API shows it."""
+    from gristmill.server.api.schemas.keys import NewKeyOut  # imports the server, which takes a second
+
     return NewKeyOut.with_secret(key, secret).model_dump(mode="json", by_alias=True)
 
 

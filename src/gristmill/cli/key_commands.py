@@ -1,7 +1,7 @@
 """The options of `gristmill keys …` and `gristmill audit`. `key_admin` does the work; it is imported late to keep
 `--help` fast."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -42,28 +42,32 @@ def create_key(
 ) -> None:
     """Create a key and print its secret, which is not shown again."""
     from gristmill.cli import key_admin as keys
+    from gristmill.cli.open_database import open_database
+    from gristmill.identity import ApiKey
 
     if role not in ("admin", "editor", "reader"):
         raise Invalid(f"{role!r} is not a role. Use admin, editor or reader.", code="bad_role")
     new = keys.new_key(name, role, email, team or [], group or [], days)
 
-    async def run() -> dict[str, Any]:
-        async with keys.open_database(current) as db:
-            return keys.new_key_json(*await keys.create(db, org, new))
+    async def run() -> tuple[ApiKey, str]:
+        async with open_database(current) as db:
+            return await keys.create(db, org, new)
 
     current = load_settings(quiet=True, data_dir=data_dir)
-    created = run_async(run())
-    print_json({"organisation": org, **created}, as_json)
-    console(as_json).print(created["key"], highlight=False)
+    created, secret = run_async(run())
+    if as_json:
+        print_json({"organisation": org, **keys.new_key_json(created, secret)}, as_json)
+    console(as_json).print(secret, highlight=False)
 
 
 @key_cli.command("list")
 def list_keys(as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """List all keys with the first characters of their secrets."""
     from gristmill.cli import key_admin as keys
+    from gristmill.cli.open_database import open_database
 
     async def run() -> None:
-        async with keys.open_database(current) as db:
+        async with open_database(current) as db:
             await keys.print_keys(db, out, as_json=as_json)
 
     current = load_settings(quiet=True, data_dir=data_dir)
@@ -81,15 +85,18 @@ def revoke_key(
 ) -> None:
     """Revoke a key and end its browser sessions."""
     from gristmill.cli import key_admin as keys
+    from gristmill.cli.open_database import open_database
+    from gristmill.identity import ApiKey
 
-    async def run() -> dict[str, Any]:
-        async with keys.open_database(current) as db:
-            return keys.key_json(await keys.revoke(db, org, key))
+    async def run() -> ApiKey:
+        async with open_database(current) as db:
+            return await keys.revoke(db, org, key)
 
     current = load_settings(quiet=True, data_dir=data_dir)
     revoked = run_async(run())
-    print_json({"organisation": org, **revoked}, as_json)
-    console(as_json).print(f"Revoked {revoked['prefix']}….")
+    if as_json:
+        print_json({"organisation": org, **keys.key_json(revoked)}, as_json)
+    console(as_json).print(f"Revoked {revoked.prefix}….")
 
 
 def audit(
@@ -102,9 +109,10 @@ def audit(
 ) -> None:
     """Show the requests that may have changed something and their callers, newest first."""
     from gristmill.cli import key_admin as keys
+    from gristmill.cli.open_database import open_database
 
     async def run() -> None:
-        async with keys.open_database(current) as db:
+        async with open_database(current) as db:
             await keys.print_audit(db, out, org, limit=limit, as_json=as_json)
 
     current = load_settings(quiet=True, data_dir=data_dir)
