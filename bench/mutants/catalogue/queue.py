@@ -195,10 +195,10 @@ MUTANTS = (
         ("S4-59",),
     ),
     Mutant(
-        "dismissed-items-are-offered",
+        "dismissed-items-look-cancelled",
         "catalog/transitions.sql",
         "error_code = 'dismissed'",
-        "error_code = 'interrupted'",
+        "error_code = 'cancelled'",
         ("S4-61",),
     ),
     Mutant(
