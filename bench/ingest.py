@@ -3,7 +3,8 @@
     pace     wall time with the default embedder over a corpus, compared with a bare loop that reads, chunks and embeds the
              same text with the same model and threads, without a database; then the same corpus added again
     free     files a second with an embedder that costs nothing, compared with LlamaIndex's IngestionPipeline with
-             PGVectorStore and with CocoIndex, on the same database server, with chunks of the same size
+             PGVectorStore, with LangChain's indexing API with PGVector and with CocoIndex, on the same database server,
+             with chunks of the same size
     memory   the peak of a worker process above its idle state: one text file of 1 GB, 100,000 notes
     kills    500 files with kill -9 at random moments: whether the index equals that of an undisturbed run, and how many
              more chunks were embedded
@@ -201,7 +202,7 @@ def main() -> None:
         "--files", type=int, default=1_000_000, help="use at most this many files of the corpus"
     )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peers", default="llamaindex,cocoindex")
+    parser.add_argument("--peers", default="llamaindex,langchain,cocoindex")
     parser.add_argument("--megabytes", type=int, default=1024, help="size of the text file of `memory`")
     parser.add_argument("--notes", type=int, default=100_000, help="number of notes of `memory`")
     parser.add_argument("--kills", type=int, default=50)

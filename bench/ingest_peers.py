@@ -7,6 +7,8 @@ extension are prepared before.
     llamaindex   IngestionPipeline: SentenceSplitter with our tokenizer, then PGVectorStore, without docstore and cache.
                  All documents in one run, embedded 512 at a time, added in one transaction, over psycopg2. Over asyncpg and
                  in portions of 100 documents it took 3 % longer, with two worker processes twice as long
+    langchain    `index()` with SQLRecordManager and PGVector, both over psycopg: RecursiveCharacterTextSplitter for markdown with our
+                 tokenizer's count, cleanup "incremental" by path, 512 chunks at a time
     cocoindex    the flow of its own first example: a component for each file, memoised, RecursiveSplitter for markdown,
                  rows into a table with a vector column and no vector index. It splits by bytes: with `BYTES` it makes
                  about as many chunks as the others
@@ -40,11 +42,13 @@ BYTES = 1_200
 
 async def run(peer: str, url: str, folder: Path) -> tuple[float, int]:
     """Let `peer` ingest the text files of `folder` into its own database: seconds, and chunks."""
-    run_peer = {"llamaindex": _llamaindex, "cocoindex": _cocoindex}[peer]
+    run_peer = {"llamaindex": _llamaindex, "langchain": _langchain, "cocoindex": _cocoindex}[peer]
+    table = sql.Identifier("langchain_pg_embedding" if peer == "langchain" else "data_chunks")
     async with _peer_database(url) as peer_url:
         elapsed = await run_peer(peer_url, folder)
         async with await psycopg.AsyncConnection.connect(peer_url) as connection:
-            row = await (await connection.execute("select count(*)::int from data_chunks")).fetchone()
+            count = sql.SQL("select count(*)::int from {}").format(table)
+            row = await (await connection.execute(count)).fetchone()
     return elapsed, row[0] if row else 0
 
 
@@ -87,7 +91,11 @@ async def _llamaindex(url: str, folder: Path) -> float:
 
 def _llamaindex_run(url: str, folder: Path) -> float:
     core, sqlalchemy = _import("llama_index.core"), _import("sqlalchemy")
-    engine, async_engine = _engines(url)
+    url_object = _sqlalchemy_url(url, "psycopg2")
+    engine = sqlalchemy.create_engine(url_object)
+    async_engine = _import("sqlalchemy.ext.asyncio").create_async_engine(
+        url_object.set(drivername="postgresql+asyncpg")
+    )
     free = FreeEmbedder(dimensions=DIMENSIONS)
     store = _import("llama_index.vector_stores.postgres").PGVectorStore(
         table_name="chunks", embed_dim=DIMENSIONS, engine=engine, async_engine=async_engine
@@ -116,21 +124,16 @@ def _llamaindex_run(url: str, folder: Path) -> float:
     return elapsed
 
 
-def _engines(url: str) -> tuple[Any, Any]:
-    """Connections by Unix socket, which its own parameters can't express."""
+def _sqlalchemy_url(url: str, driver: str) -> Any:
+    """The address of the database, by Unix socket, for SQLAlchemy."""
     parts = conninfo_to_dict(url)
-    asyncio_part = _import("sqlalchemy.ext.asyncio")
     query = {"host": str(parts["host"])}
-    url_object = _import("sqlalchemy").URL.create(
-        "postgresql+psycopg2",
+    return _import("sqlalchemy").URL.create(
+        f"postgresql+{driver}",
         username=parts.get("user"),
         password=parts.get("password"),
         database=parts["dbname"],
         query={**query, **({"port": str(parts["port"])} if "port" in parts else {})},
-    )
-    return (
-        _import("sqlalchemy").create_engine(url_object),
-        asyncio_part.create_async_engine(url_object.set(drivername="postgresql+asyncpg")),
     )
 
 
@@ -153,6 +156,67 @@ def _free_embedding_class(free: FreeEmbedder) -> Any:
         (base,),
         {"_get_text_embedding": embed, "_get_query_embedding": embed, "_aget_query_embedding": aembed},
     )
+
+
+# ── LangChain ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _langchain(url: str, folder: Path) -> float:
+    return await asyncio.to_thread(_langchain_run, url, folder)
+
+
+def _langchain_run(url: str, folder: Path) -> float:
+    splitters, indexing = _import("langchain_text_splitters"), _import("langchain_core.indexing")
+    document = _import("langchain_core.documents").Document
+    engine = _import("sqlalchemy").create_engine(_sqlalchemy_url(url, "psycopg"))
+    free = FreeEmbedder(dimensions=DIMENSIONS)
+    tokenize = _token_counter(free)
+
+    def count(text: str) -> int:
+        return len(tokenize(text))
+
+    splitter = splitters.RecursiveCharacterTextSplitter.from_language(
+        splitters.Language.MARKDOWN,
+        chunk_size=TOKENS,
+        chunk_overlap=0,
+        length_function=count,
+    )
+    store = _import("langchain_postgres").PGVector(
+        embeddings=_langchain_embeddings(free), connection=engine, embedding_length=DIMENSIONS
+    )
+    records = _import("langchain_classic.indexes").SQLRecordManager("bench", engine=engine)
+    records.create_schema()
+    started = time.perf_counter()
+    documents = (
+        document(page_content=path.read_text(encoding="utf-8"), metadata={"path": str(path)})
+        for path in _files(folder)
+    )
+    indexing.index(
+        splitter.split_documents(documents),
+        records,
+        store,
+        batch_size=512,
+        cleanup="incremental",
+        source_id_key="path",
+        key_encoder="sha256",
+    )
+    elapsed = time.perf_counter() - started
+    engine.dispose()
+    return elapsed
+
+
+def _langchain_embeddings(free: FreeEmbedder) -> Any:
+    """Its port for embedders, which is a class to derive from."""
+
+    def embed_documents(_self: Any, texts: list[str]) -> list[list[float]]:
+        return [free.vector(text).tolist() for text in texts]
+
+    def embed_query(_self: Any, text: str) -> list[float]:
+        return free.vector(text).tolist()
+
+    base = _import("langchain_core.embeddings").Embeddings
+    methods = {"embed_documents": embed_documents, "embed_query": embed_query}
+    return type("FreeEmbeddings", (base,), methods)()
 
 
 # ── CocoIndex ────────────────────────────────────────────────────────────────────────────────────────────
