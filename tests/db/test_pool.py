@@ -26,6 +26,22 @@ async def test_a_transaction_that_raises_leaves_nothing(db: Database) -> None:
         assert await cursor.fetchone() == (None,)
 
 
+async def test_work_that_comes_one_by_one_uses_one_connection_of_many(db: Database) -> None:
+    """Its server process has planned the statements already; the others stay idle."""
+
+    async def backend(together: asyncio.Barrier | None = None) -> int:
+        async with db.connection() as tx:
+            row = await (await tx.execute("select pg_backend_pid()")).fetchone()
+            if together is not None:
+                await together.wait()
+        assert row is not None
+        return row[0]
+
+    together = asyncio.Barrier(4)
+    assert len(set(await asyncio.gather(*(backend(together) for _ in range(4))))) == 4
+    assert len({await backend() for _ in range(8)}) == 1
+
+
 async def test_connections_that_died_while_idle_are_replaced(db: Database) -> None:
     async with db.transaction() as tx:
         await tx.execute("select 1")

@@ -49,7 +49,7 @@ from gristmill.telemetry import traces
 log = logging.getLogger(__name__)
 
 MAX_POLL = timedelta(seconds=1)
-MIN_POLL = timedelta(milliseconds=10)
+MIN_POLL = timedelta(milliseconds=20)
 CLAIM_BATCH = 256
 _SWEEP_EVERY = 60.0
 SUSPECT_ATTEMPTS = 3  # attempts, of which the last was lost
@@ -130,7 +130,7 @@ class Worker:
                 # No notification: poll less often the longer that lasts, but soon after there was work, because a
                 # lane that another worker had locked may have more.
                 self._poll_interval = min(self._poll_interval * 2, MAX_POLL)
-                self._expect_work()
+                self._may_find_work = True
             return
         await self._record_pending_outcomes()
         self._may_find_work = False  # before the claim: a notification that arrives during it sets this again
