@@ -7,6 +7,7 @@ running jobs return to the queue), closes every connection, and stops PostgreSQL
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -73,6 +74,7 @@ from gristmill.work import (
 
 log = logging.getLogger(__name__)
 
+_SERVER_CONNECTIONS = 10
 _SPARE_THREADS = 16  # for everything else that blocks
 
 # How often the local PostgreSQL is checked: one that died is restarted within this time.
@@ -91,10 +93,14 @@ class Gristmill:
     sources: SourceFactory
     searcher: Searcher
     context: api.ApiContext
-    api: FastAPI
     broadcaster: Broadcaster
     connectors: ConnectorRegistry
     worker: asyncio.Task[None] | None
+
+    @functools.cached_property
+    def api(self) -> FastAPI:
+        """The REST API and the UI, created when first used: a worker needs neither."""
+        return api.create(self.context, ui.UiMiddleware)
 
 
 @dataclass(frozen=True)
@@ -119,8 +125,7 @@ async def gristmill(
 ) -> AsyncGenerator[Gristmill]:
     """Start a Gristmill, and stop it at the end of the block; with `work`, it also runs jobs."""
     faults.arm(settings.faults)
-    if work:
-        memory.return_freed_memory()
+    memory.return_freed_memory()
     async with AsyncExitStack() as stack:
         if settings.otlp_endpoint is not None:
             stack.push_async_callback(
@@ -128,7 +133,7 @@ async def gristmill(
             )
         url = await _start_database(settings, stack)
         await migrate(url)
-        db = Database(url, size=min(settings.worker_slots, 16) + 10)
+        db = Database(url, size=_SERVER_CONNECTIONS + (min(settings.worker_slots, 16) if work else 0))
         await db.open()
         stack.push_async_callback(db.close)
         embedders = Embedders(settings, settings.cache_dir / "embedders", extra_embedders, db)
@@ -165,6 +170,8 @@ async def gristmill(
             settings, db, listener, embedders, sources, sender, readers, connectors, analyst, processors
         )
         worker = await _start_worker(parts, stack) if work else None
+        listener.start()
+        stack.push_async_callback(listener.stop)
         reranker = _create_reranker(settings)
         if reranker is not None:
             stack.push_async_callback(reranker.close)
@@ -175,6 +182,7 @@ async def gristmill(
         context = api.ApiContext(
             db, embedders, sources, searcher, settings, broadcaster, vault, sender, connectors, readiness
         )
+        context.metrics.streams.set_function(lambda: broadcaster.subscriber_count)
         yield Gristmill(
             settings,
             db,
@@ -182,7 +190,6 @@ async def gristmill(
             sources,
             searcher,
             context,
-            api.create(context, ui.UiMiddleware),
             broadcaster,
             connectors,
             worker,
@@ -302,8 +309,6 @@ async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.T
     stack.callback(pipeline.close)
     worker = Worker(db, listener, _job_handlers(parts, pipeline, stages), limits)
     webhook_pump = WebhookPump(db, listener)
-    listener.start()
-    stack.push_async_callback(listener.stop)
     task = asyncio.create_task(worker.run(), name="worker")
 
     async def stop() -> None:
@@ -315,7 +320,7 @@ async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.T
     stack.push_async_callback(_stop_task, webhook_task)
     compaction_task = asyncio.create_task(_keep_compacting(db), name="compaction")
     stack.push_async_callback(_stop_task, compaction_task)
-    embedder_task = asyncio.create_task(_load_embedder(parts.embedders), name="embedder warm-up")
+    embedder_task = asyncio.create_task(load_embedder(parts.embedders), name="embedder warm-up")
     stack.push_async_callback(_stop_task, embedder_task)
     return task
 
@@ -376,9 +381,9 @@ async def _keep_compacting(db: Database) -> None:
         await clock.pause(_COMPACTION_INTERVAL)
 
 
-async def _load_embedder(embedders: Embedders) -> None:
-    """Load the default embedder before the first document needs it. A failure is only logged: the document that needs
-    the embedder fails with the same error."""
+async def load_embedder(embedders: Embedders) -> None:
+    """Load the default embedder before the first document or query needs it. A failure is only logged: whoever needs the
+    embedder gets the same error."""
     try:
         await embedders.default.load()
         log.info("embedder ready", extra={"embedder": embedders.default.name})

@@ -34,6 +34,7 @@ NOT_RUN = {
     "gristmill sync work": "speaks to a service of others",
     "gristmill keys create agent": "changes the machine",
     "gristmill worker": "never ends",
+    "GRISTMILL_WORKER_PROCESSES=2 gristmill serve": "never ends",
     "curl -s localhost:7373/api/search": "needs a server on the default port",
     "python3 -m venv /opt": "changes the machine",
     "useradd": "changes the machine",

@@ -57,7 +57,7 @@ MUTANTS = (
     ),
     Mutant(
         "every-fifteen-minutes",
-        "settings.py",
+        "settings/model.py",
         'default="*/5 * * * *"',
         'default="*/15 * * * *"',
         ("S3-12",),

@@ -12,8 +12,8 @@ from gristmill import __version__, clock
 from gristmill.cli import base_commands, connector_commands, key_commands
 from gristmill.cli.common import AsJson, DataDir, load_settings, run_async, run_with_client
 from gristmill.cli.help import CommandLine
-from gristmill.cli.output import console, err, out, print_json
-from gristmill.errors import GristmillError, SetupError
+from gristmill.cli.output import console, out, print_error, print_json
+from gristmill.errors import GristmillError
 
 cli = CommandLine(
     name="gristmill",
@@ -39,12 +39,22 @@ def serve(
         int | None,
         typer.Option(min=0, max=65_535, metavar="NUMBER", help="Port to listen on; 0 picks a free one."),
     ] = None,
+    single_process: Annotated[
+        bool | None,
+        typer.Option(
+            "--single-process", help="Run the server and the worker in one process, which takes less memory."
+        ),
+    ] = None,
 ) -> None:
     """Run the server and a worker. Ctrl-C stops both, and the built-in PostgreSQL."""
     from gristmill.cli.serve import serve as run
 
-    current = load_settings(quiet=False, data_dir=data_dir, host=host, port=port)
-    run_async(run(current, lambda address: out.print(f"Gristmill is ready at [bold]{address}[/bold]")))
+    current = load_settings(
+        quiet=False, data_dir=data_dir, host=host, port=port, single_process=single_process
+    )
+    code = run(current, lambda address: out.print(f"Gristmill is ready at [bold]{address}[/bold]"))
+    if code:
+        raise typer.Exit(code)
 
 
 @cli.command()
@@ -238,10 +248,6 @@ def run() -> int:
         cli(prog_name="gristmill")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
-    except SetupError as error:
-        err.print(f"[red]gristmill can't start:[/red] {escape(error.message)} ({error.code})")
-        return 2
     except GristmillError as error:
-        err.print(f"[red]gristmill:[/red] {escape(error.message)} ({error.code})")
-        return 1
+        return print_error(error)
     return 0

@@ -4,7 +4,10 @@ import json
 import sys
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+
+from gristmill.errors import GristmillError, SetupError
 
 # A file or a pipe has no width: nothing is cut or wrapped there.
 _UNLIMITED_WIDTH = 100_000
@@ -29,3 +32,12 @@ def print_json(value: object, as_json: bool) -> None:
     """Print the result as JSON, if asked for."""
     if as_json:
         out.print_json(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def print_error(error: GristmillError) -> int:
+    """Print the error in one line; returns the exit code for it."""
+    if isinstance(error, SetupError):
+        err.print(f"[red]gristmill can't start:[/red] {escape(error.message)} ({error.code})")
+        return 2
+    err.print(f"[red]gristmill:[/red] {escape(error.message)} ({error.code})")
+    return 1

@@ -1,44 +1,117 @@
 """`gristmill serve` and `gristmill worker`: run until SIGINT or SIGTERM."""
 
 import asyncio
+import functools
+import gc
 import signal
 import socket
-from collections.abc import Callable, Generator
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+import sys
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 
 import uvicorn
 from fastapi import FastAPI
 
-from gristmill import app, identity, niceness
+from gristmill import app, clock, identity, niceness
 from gristmill.cli import serve_lock
+from gristmill.cli.common import run_async
 from gristmill.cli.open_gristmill import open_gristmill
-from gristmill.errors import SetupError
+from gristmill.cli.output import print_error
+from gristmill.cli.supervisor import Role, Supervisor
+from gristmill.errors import GristmillError, SetupError
 from gristmill.server import api, mcp
 from gristmill.server.api.caller import is_loopback
 from gristmill.server.http_protocol import BoundedHttpProtocol
 from gristmill.settings import Settings
+from gristmill.telemetry import logs, pipeline_metrics, shared_metrics
+
+_CLOSE_SECONDS = 15.0  # for closing connections and stopping PostgreSQL, after the jobs have ended
 
 
-async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
-    """Run the server and a worker until SIGINT or SIGTERM; `announce` is called with the address once it is ready."""
-    bind_address = settings.host, settings.port
-    with serve_lock.acquire(settings.data_dir) as claim, _listen(*bind_address) as listener:
-        async with open_gristmill(settings, work=True) as mill, AsyncExitStack() as stack:
-            await _require_admin_key(mill)
-            await stack.enter_async_context(mcp.mount(mill.api))
-            server = _create_server(mill.api)
-            stop = _stop_on_signals()
-            serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
-            address = f"http://{_url_host(settings.host)}:{listener.getsockname()[1]}"
-            await server.ready.wait()
-            niceness.favour_event_loop()
-            claim.announce_url(address)
+def serve(settings: Settings, announce: Callable[[str], None]) -> int:
+    """Run the server and workers until SIGINT or SIGTERM; `announce` is called with the address once all of them are ready.
+    Returns the exit code."""
+    with serve_lock.acquire(settings.data_dir) as lock, _listen(settings.host, settings.port) as listener:
+        address = f"http://{_url_host(settings.host)}:{listener.getsockname()[1]}"
+
+        def announce_ready() -> None:
+            lock.announce_url(address)
             announce(address)
-            await _wait_until_stopped(stop, mill.worker, serving)
-            mill.broadcaster.close()  # otherwise event streams would stay open until their clients close them
-            server.should_exit = True
-            await serving
+
+        if settings.single_process or sys.platform != "linux":
+            run_async(_serve_requests(settings, listener, announce_ready, work=settings.worker_processes > 0))
+            return 0
+        return _supervise(settings, listener, announce_ready)
+
+
+def _supervise(settings: Settings, listener: socket.socket, announce_ready: Callable[[], None]) -> int:
+    servers = [f"server-{number + 1}" for number in range(settings.server_processes)]
+    workers = [f"worker-{number + 1}" for number in range(settings.worker_processes)]
+    shared_metrics.create([*servers, *workers])
+
+    def run_server(name: str, report_ready: Callable[[], None]) -> int:
+        return _run_role(name, settings, _serve_requests(settings, listener, report_ready, work=False))
+
+    def run_worker(name: str, report_ready: Callable[[], None]) -> int:
+        niceness.lower_process_priority()
+        listener.close()
+        return _run_role(name, settings, _run_jobs(settings, report_ready))
+
+    roles = [Role(name, functools.partial(run_server, name)) for name in servers]
+    roles += [Role(name, functools.partial(run_worker, name)) for name in workers]
+    gc.collect()
+    gc.freeze()  # a collection in one process would copy what all of them share
+    stop_timeout = settings.stop_grace.total_seconds() + _CLOSE_SECONDS
+    return Supervisor(roles, stop_timeout=stop_timeout).run(announce_ready)
+
+
+def _run_role(name: str, settings: Settings, main: Coroutine[None, None, None]) -> int:
+    logs.configure(settings.log_level, settings.log_format, role=name)
+    shared_metrics.become(name)
+    try:
+        run_async(main)
+    except GristmillError as error:
+        return print_error(error)
+    return 0
+
+
+async def _serve_requests(
+    settings: Settings, listener: socket.socket, report_ready: Callable[[], None], *, work: bool
+) -> None:
+    """Answer requests, and with `work` run jobs as well, until SIGINT or SIGTERM."""
+    async with open_gristmill(settings, work=work) as mill, AsyncExitStack() as stack:
+        await _require_admin_key(mill)
+        await stack.enter_async_context(mcp.mount(mill.api))
+        await stack.enter_async_context(_publish_metrics(mill))
+        server = _create_server(mill.api)
+        stop = _stop_on_signals()
+        serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
+        await server.ready.wait()
+        niceness.favour_event_loop()
+        report_ready()
+        await _wait_until_stopped(stop, mill.worker, serving)
+        mill.broadcaster.close()  # otherwise event streams would stay open until their clients close them
+        server.should_exit = True
+        await serving
+
+
+async def _run_jobs(settings: Settings, report_ready: Callable[[], None]) -> None:
+    """Run jobs until SIGINT or SIGTERM."""
+    async with open_gristmill(settings, work=True) as mill, _publish_metrics(mill):
+        stop = _stop_on_signals()
+        report_ready()
+        await _wait_until_stopped(stop, mill.worker)
+
+
+@asynccontextmanager
+async def _publish_metrics(mill: app.Gristmill) -> AsyncGenerator[None]:
+    registries = mill.context.metrics.registry, pipeline_metrics.REGISTRY
+    task = asyncio.create_task(shared_metrics.keep_publishing(registries), name="metrics")
+    try:
+        yield
+    finally:
+        await clock.cancel_tasks([task])
 
 
 async def work(settings: Settings, announce: Callable[[str], None]) -> None:

@@ -1,13 +1,22 @@
-"""The lock of the server on a data dir. The kernel releases it when the process dies, unlike a pid file."""
+"""The lock of the server on a data dir. The kernel releases it when the process dies, unlike a pid file.
+
+The processes that `gristmill serve` forks share the lock. If only the first of them was killed, the others are about to
+end, and whoever wants the lock waits for that.
+"""
 
 import contextlib
 import fcntl
 import json
 import os
+import time
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 from gristmill.errors import SetupError
+
+_LEFTOVERS_TIMEOUT = 10.0  # seconds until the processes of a killed server must have ended
+_POLL = 0.02
 
 
 def find_server_url(data_dir: Path) -> str | None:
@@ -17,7 +26,7 @@ def find_server_url(data_dir: Path) -> str | None:
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 return None
-            return json.loads(file.read() or b"{}").get("url")
+            return _parse(file.read()).get("url")
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -45,15 +54,48 @@ def acquire(data_dir: Path) -> Generator[ServeLock]:
             code="data_dir_not_writable",
         ) from error
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _lock(fd):
             address = find_server_url(data_dir) or "an unknown address (it is still starting)"
             raise SetupError(
                 f"{data_dir} is already in use by a server at {address}. Stop that server, or choose another --data-dir.",
                 code="already_served",
-            ) from None
+            )
         os.ftruncate(fd, 0)
+        os.pwrite(fd, json.dumps({"pid": os.getpid()}).encode(), 0)
         yield ServeLock(fd)
     finally:
         os.close(fd)
+
+
+def _lock(fd: int) -> bool:
+    """Take the lock if it is free, or is about to be."""
+    deadline = time.monotonic() + _LEFTOVERS_TIMEOUT
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if _has_living_owner(fd) or time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL)
+        else:
+            return True
+
+
+def _has_living_owner(fd: int) -> bool:
+    pid = _parse(os.pread(fd, 4096, 0)).get("pid")
+    if not isinstance(pid, int):
+        return True  # it is just starting
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _parse(text: bytes) -> dict[str, Any]:
+    try:
+        return json.loads(text or b"{}")
+    except ValueError:  # it is being written
+        return {}

@@ -235,7 +235,7 @@ def configuration() -> dict[str, str]:
         "listen_addresses": "",
         "port": "5432",
         "unix_socket_permissions": "0700",
-        "max_connections": "100",
+        "max_connections": "200",
         "shared_buffers": _megabytes(memory // 8, 32, 512),
         "effective_cache_size": _megabytes(memory // 2, 128, 1 << 20),
         "maintenance_work_mem": _megabytes(memory // 16, 64, 512),

@@ -81,8 +81,12 @@ async def migrate(url: str, migrations: Sequence[Migration] | None = None) -> in
     try:
         connection = await psycopg.AsyncConnection.connect(url, autocommit=True, application_name="gristmill")
     except psycopg.OperationalError as error:
-        reason = str(error).strip().splitlines()[-1]
-        raise SetupError(f"The database can't be reached: {reason}", code="database_unreachable") from error
+        # Lines that are indented are the library's hints.
+        reason = [line for line in str(error).strip().splitlines() if not line.startswith(("\t", " "))][-1]
+        raise SetupError(
+            f"The database can't be reached: {reason}. Check GRISTMILL_DATABASE_URL, and that PostgreSQL is running.",
+            code="database_unreachable",
+        ) from error
     async with connection:
         await _check_server(connection)
         await connection.execute("select pg_advisory_lock(%s)", [_LOCK])

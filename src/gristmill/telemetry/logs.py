@@ -19,9 +19,11 @@ _RECORD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {
 }
 
 
-def configure(level: str, style: Literal["auto", "text", "json"]) -> None:
-    """Send all logs of this process to standard error in this style."""
+def configure(level: str, style: Literal["auto", "text", "json"], *, role: str | None = None) -> None:
+    """Send all logs of this process to standard error in this style. `role` is its name, if several share the log."""
     handler = logging.StreamHandler(sys.stderr)
+    if role is not None:
+        handler.addFilter(lambda record: _add_role(record, role))
     text = style == "text" or (style == "auto" and sys.stderr.isatty())
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
     root = logging.getLogger()
@@ -36,6 +38,11 @@ def configure(level: str, style: Literal["auto", "text", "json"]) -> None:
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = True
     logging.captureWarnings(True)
+
+
+def _add_role(record: logging.LogRecord, role: str) -> bool:
+    record.role = role
+    return True
 
 
 def extra_fields(record: logging.LogRecord) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from time import monotonic
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 # Checking the invariants costs time in proportion to the number of items, so scrapes reuse the result.
 VIOLATION_MAX_AGE = timedelta(minutes=5)
@@ -38,6 +38,8 @@ class ServerMetrics:
             buckets=_LATENCY_BUCKETS,
             registry=self.registry,
         )
+
+        self.streams = Gauge("gristmill_streams", "Clients of the event stream.", registry=self.registry)
 
     def recent_violations(self) -> Mapping[str, int] | None:
         """The number of violations of each invariant; None if they must be checked again."""

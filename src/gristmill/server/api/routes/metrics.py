@@ -1,10 +1,10 @@
 """`/metrics` in the Prometheus text format. Only the operator may read it: it counts the work of all organisations.
 
-    counted in this process                requests, searches, pipeline stages, batches, waits
+    counted in each process                requests, searches, streams, pipeline stages, batches, waits
     read from the database at each scrape  jobs by lane, event lag, webhooks behind, event streams
     read at most every five minutes        invariant violations (`telemetry/server_metrics.py`)
 
-Lanes of the local organisation have their own label; the lanes of all other organisations share the label `other`.
+What several processes of one `gristmill serve` counted is shown together, with the label `process`. Lanes of the local organisation have their own label; the lanes of all other organisations share the label `other`.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from gristmill.identity import LOCAL_ORG
 from gristmill.integrity import invariants
 from gristmill.server.api.context import CurrentContext
 from gristmill.server.api.router import ApiRouter
-from gristmill.telemetry import pipeline_metrics
+from gristmill.telemetry import pipeline_metrics, shared_metrics
 
 router = ApiRouter(tag="health")
 
@@ -37,7 +37,6 @@ async def metrics(context: CurrentContext) -> Response:
     webhooks_gauge = Gauge(
         "gristmill_webhooks_behind", "Active webhooks with undelivered events.", registry=live_registry
     )
-    streams_gauge = Gauge("gristmill_streams", "Clients of the event stream.", registry=live_registry)
     violations_gauge = Gauge(
         "gristmill_violations",
         "Subjects that break an invariant, at the last check.",
@@ -57,7 +56,6 @@ async def metrics(context: CurrentContext) -> Response:
         violations_gauge.labels(promise).set(violations.get(promise, 0))
     lag_gauge.set(backlog.lag_seconds)
     webhooks_gauge.set(backlog.webhooks)
-    streams_gauge.set(context.broadcaster.subscriber_count)
-    registries = (context.metrics.registry, pipeline_metrics.REGISTRY, live_registry)
-    text: Any = b"".join(generate_latest(registry) for registry in registries)
+    counted_registry = shared_metrics.merge((context.metrics.registry, pipeline_metrics.REGISTRY))
+    text: Any = b"".join(generate_latest(registry) for registry in (counted_registry, live_registry))
     return Response(text, media_type=CONTENT_TYPE_LATEST)

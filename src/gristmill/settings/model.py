@@ -1,20 +1,12 @@
-"""The settings, read from `GRISTMILL_*` environment variables and `gristmill.toml`.
+"""Every setting, with its default and its limits."""
 
-The environment takes precedence over the file, and the file over the defaults. The file is the one that
-`GRISTMILL_CONFIG` names, else `./gristmill.toml`, else `gristmill.toml` in the user's config folder.
-An unknown name is an error in both, so that a typo is never silently ignored.
-"""
-
-import difflib
 import os
-import tomllib
-from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import platformdirs
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -22,12 +14,10 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from gristmill import validation
-from gristmill.errors import SetupError
+from gristmill.settings.services import Duration, EmbedderSettings, ProcessorSettings
+from gristmill.settings.toml_file import read_config_file
 
 ENV_PREFIX = "GRISTMILL_"
-LOCAL_PROCESSOR = "local"  # the built-in file processor, which needs no settings
-CONFIG_VARIABLE = "GRISTMILL_CONFIG"
 
 
 def _absolute(path: Path) -> Path:
@@ -39,54 +29,7 @@ def _default_reader_processes(cores: int) -> int:
     return -(-4 * cores // 3)
 
 
-def _parse_seconds(value: object) -> object:
-    return float(value) if isinstance(value, str) and value.replace(".", "", 1).isdecimal() else value
-
-
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
-# A number of seconds, also as a string from the environment; or ISO 8601, as in PT15S.
-Duration = Annotated[timedelta, BeforeValidator(_parse_seconds)]
-
-
-class EmbedderSettings(BaseModel):
-    """An embedding model behind an OpenAI-compatible endpoint: OpenAI, Ollama, vLLM, TEI and others."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    url: str = Field(description="Base URL of the API, e.g. `http://localhost:11434/v1`.")
-    model: str = Field(description="Model name at the endpoint.")
-    dimensions: int = Field(ge=1, le=16_000, description="Number of dimensions of the model's vectors.")
-    api_key: SecretStr | None = Field(default=None, description="API key, sent as a bearer token.")
-    max_tokens: int = Field(
-        default=512, ge=32, le=131_072, description="Maximum length of a text, in tokens."
-    )
-    batch_size: int = Field(default=64, ge=1, le=2048, description="Maximum number of texts in one request.")
-    send_dimensions: bool = Field(default=False, description="Send `dimensions` with each request.")
-    query_prefix: str = Field(default="", description="Text put before every query.")
-    document_prefix: str = Field(default="", description="Text put before every document.")
-    timeout: Duration = Field(default=timedelta(seconds=60), description="Timeout of one request.")
-    requests_per_minute: int | None = Field(
-        default=None, ge=1, le=10_000_000, description="Maximum requests per minute, across all workers."
-    )
-    tokens_per_minute: int | None = Field(
-        default=None, ge=1, le=1_000_000_000, description="Maximum tokens per minute, across all workers."
-    )
-    concurrency: int = Field(
-        default=8, ge=1, le=1024, description="Maximum concurrent requests, across all workers."
-    )
-
-
-class ProcessorSettings(BaseModel):
-    """A service that converts files to markdown, used instead of the built-in readers."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    kind: Literal["docling", "mineru"] = Field(
-        description="Which API the service has: docling-serve's or MinerU's."
-    )
-    url: str = Field(description="URL of the service, e.g. `http://localhost:5001`.")
-    api_key: SecretStr | None = Field(default=None, description="API key of the service.")
-    timeout: Duration = Field(default=timedelta(seconds=60), description="Timeout of one request.")
 
 
 class Settings(BaseSettings):
@@ -118,6 +61,22 @@ class Settings(BaseSettings):
         ge=0,
         le=65_535,
         description="Port that `gristmill serve` listens on; 0 picks a free one.",
+    )
+    server_processes: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Number of processes of `gristmill serve` that answer requests, on one port.",
+    )
+    worker_processes: int = Field(
+        default=1,
+        ge=0,
+        le=64,
+        description="Number of processes of `gristmill serve` that run jobs; 0 if only `gristmill worker` runs them.",
+    )
+    single_process: bool = Field(
+        default=False,
+        description="Run the server and the worker of `gristmill serve` in one process, for tiny machines; always so on systems other than Linux.",
     )
     worker_host: str = Field(
         default="127.0.0.1",
@@ -341,57 +300,4 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments, then the environment, then the file."""
-        return init_settings, env_settings, InitSettingsSource(settings_cls, _read_file())
-
-
-def load(**overrides: Any) -> Settings:
-    """Read the settings; `SetupError` names the invalid ones. `overrides` take precedence over all sources."""
-    _refuse_unknown_names(os.environ)
-    try:
-        return Settings(**{name: value for name, value in overrides.items() if value is not None})
-    except ValidationError as error:
-        raise SetupError(" ".join(_messages(error)), code="bad_setting") from None
-
-
-def config_file() -> Path | None:
-    """The `gristmill.toml` in use, if there is one."""
-    configured = os.environ.get(CONFIG_VARIABLE)
-    if configured:
-        path = Path(configured).expanduser()
-        if not path.is_file():
-            raise SetupError(f"{CONFIG_VARIABLE} names {path}, which is not a file.", code="no_config_file")
-        return path
-    candidates = (
-        Path("gristmill.toml"),
-        Path(platformdirs.user_config_dir("gristmill", appauthor=False)) / "gristmill.toml",
-    )
-    return next((candidate for candidate in candidates if candidate.is_file()), None)
-
-
-def _read_file() -> dict[str, Any]:
-    path = config_file()
-    if path is None:
-        return {}
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SetupError(f"{path} can't be read: {error}", code="bad_config_file") from error
-
-
-def _refuse_unknown_names(environment: Mapping[str, str]) -> None:
-    known = {ENV_PREFIX + name.upper() for name in Settings.model_fields} | {CONFIG_VARIABLE}
-    for name in sorted(environment):
-        if not name.upper().startswith(ENV_PREFIX) or name.upper().split("__")[0] in known:
-            continue
-        similar = difflib.get_close_matches(name.upper(), known, n=1)
-        hint = (
-            f" Did you mean {similar[0]}?"
-            if similar
-            else " `gristmill doctor --help` says where all settings are documented."
-        )
-        raise SetupError(f"{name} is not a setting of Gristmill.{hint}", code="unknown_setting")
-
-
-def _messages(error: ValidationError) -> list[str]:
-    problems = validation.field_errors(error.errors(include_url=False, include_input=False))
-    return [validation.sentences([problem]) for problem in problems]
+        return init_settings, env_settings, InitSettingsSource(settings_cls, read_config_file())

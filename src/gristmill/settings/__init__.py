@@ -1,0 +1,60 @@
+"""The settings, read from `GRISTMILL_*` environment variables and `gristmill.toml`.
+
+The environment takes precedence over the file, and the file over the defaults. The file is the one that
+`GRISTMILL_CONFIG` names, else `./gristmill.toml`, else `gristmill.toml` in the user's config folder.
+An unknown name is an error in both, so that a typo is never silently ignored.
+"""
+
+import difflib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from gristmill import validation
+from gristmill.errors import SetupError
+from gristmill.settings.model import ENV_PREFIX, Settings
+from gristmill.settings.services import EmbedderSettings, ProcessorSettings
+from gristmill.settings.toml_file import CONFIG_VARIABLE, config_file
+
+__all__ = [
+    "CONFIG_VARIABLE",
+    "ENV_PREFIX",
+    "LOCAL_PROCESSOR",
+    "EmbedderSettings",
+    "ProcessorSettings",
+    "Settings",
+    "config_file",
+    "load",
+]
+
+LOCAL_PROCESSOR = "local"  # the built-in file processor, which needs no settings
+
+
+def load(**overrides: Any) -> Settings:
+    """Read the settings; `SetupError` names the invalid ones. `overrides` take precedence over all sources."""
+    _refuse_unknown_names(os.environ)
+    try:
+        return Settings(**{name: value for name, value in overrides.items() if value is not None})
+    except ValidationError as error:
+        raise SetupError(" ".join(_messages(error)), code="bad_setting") from None
+
+
+def _refuse_unknown_names(environment: Mapping[str, str]) -> None:
+    known = {ENV_PREFIX + name.upper() for name in Settings.model_fields} | {CONFIG_VARIABLE}
+    for name in sorted(environment):
+        if not name.upper().startswith(ENV_PREFIX) or name.upper().split("__")[0] in known:
+            continue
+        similar = difflib.get_close_matches(name.upper(), known, n=1)
+        hint = (
+            f" Did you mean {similar[0]}?"
+            if similar
+            else " `gristmill doctor --help` says where all settings are documented."
+        )
+        raise SetupError(f"{name} is not a setting of Gristmill.{hint}", code="unknown_setting")
+
+
+def _messages(error: ValidationError) -> list[str]:
+    problems = validation.field_errors(error.errors(include_url=False, include_input=False))
+    return [validation.sentences([problem]) for problem in problems]

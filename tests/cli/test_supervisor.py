@@ -1,0 +1,217 @@
+"""`gristmill serve` runs its server and its workers as processes of their own, and keeps them running."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gristmill.db import reaper
+from tests.gristmill_process import ServeProcess, environment, run_command, run_serve
+from tests.wait_until import wait_until
+
+
+def processes(server: ServeProcess) -> dict[str, int]:
+    """The pids of the processes that a `gristmill serve` runs, by their names."""
+    pid = server.process.pid
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    names = {Path(f"/proc/{child}/comm").read_text().strip(): int(child) for child in children}
+    return {name.removeprefix("gm-"): pid for name, pid in names.items() if name.startswith("gm-")}
+
+
+def exists(pid: int) -> bool:
+    """Whether a process runs."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def wait_for_successor(server: ServeProcess, name: str, killed: int) -> int:
+    """Wait until another process has taken the place of the killed one; its pid."""
+
+    async def successor() -> int | None:
+        pid = processes(server).get(name)
+        return None if pid == killed else pid
+
+    return await wait_until(successor)
+
+
+async def wait_until_all_ended(pids: list[int]) -> None:
+    """Wait until none of these processes runs."""
+
+    async def ended() -> bool:
+        return not any(exists(pid) for pid in pids)
+
+    await wait_until(ended)
+
+
+@pytest.fixture
+def env(tmp_path: Path, cache_dir: Path) -> dict[str, str]:
+    return environment(tmp_path / "data", cache_dir)
+
+
+async def test_a_killed_server_process_is_started_again_and_no_connection_is_refused(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    with run_serve(env, log=log) as server:
+        pid = processes(server)["server-1"]
+        os.kill(pid, signal.SIGKILL)
+        with server.client() as client:  # a new connection: it waits until somebody accepts it
+            assert client.get("/healthz").status_code == 200
+        assert await wait_for_successor(server, "server-1", pid) != pid
+        assert server.stop() == 0
+    assert '"reason": "SIGKILL"' in log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
+async def test_a_killed_worker_process_is_started_again_and_goes_on(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    with run_serve(env, log=tmp_path / "log") as server:
+        killed = processes(server)["worker-1"]
+        os.kill(killed, signal.SIGKILL)
+        added = run_command(env, "add", "notes", "--note", "The wheel turns.", "--wait")
+        assert added.returncode == 0, added.stderr
+        assert exists(processes(server)["worker-1"])
+        assert server.stop() == 0
+
+
+async def test_nothing_outlives_a_killed_supervisor_and_the_next_serve_starts_at_once(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    with run_serve(env, log=tmp_path / "log") as server:
+        port, pids = server.url.rpartition(":")[2], [*processes(server).values()]
+        assert len(pids) == 2
+        server.kill()
+        with run_serve(env, log=tmp_path / "log", port=port) as successor:
+            assert not any(exists(pid) for pid in pids)
+            with successor.client() as client:
+                assert client.get("/healthz").status_code == 200
+            assert successor.stop() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_clean_stop_leaves_no_process(
+    env: dict[str, str], tmp_path: Path, number: signal.Signals
+) -> None:
+    with run_serve(env, log=tmp_path / "log") as server:
+        pids = [*processes(server).values()]
+        assert server.stop(number) == 0
+        assert not any(exists(pid) for pid in pids)
+    assert reaper.is_stopped(tmp_path / "data" / "postgres")
+
+
+def test_an_error_at_the_first_start_is_reported_once(env: dict[str, str]) -> None:
+    run = run_command(
+        {**env, "GRISTMILL_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}, "serve", "--port", "0"
+    )
+    assert run.returncode != 0
+    assert run.stderr.count("127.0.0.1") == 1, run.stderr
+    assert "Traceback" not in run.stderr
+
+
+async def test_several_server_processes_share_a_port_and_their_metrics(
+    tmp_path: Path, cache_dir: Path
+) -> None:
+    env = environment(tmp_path / "data", cache_dir, server_processes="2", worker_processes="2")
+    with run_serve(env, log=tmp_path / "log") as server:
+        running = processes(server)
+        assert sorted(running) == ["server-1", "server-2", "worker-1", "worker-2"]
+        os.kill(running["server-1"], signal.SIGSTOP)  # so that the other one has to answer
+        try:
+            text = await scrape(server)
+        finally:
+            os.kill(running["server-1"], signal.SIGCONT)
+        found = set(re.findall(r'gristmill_streams\{process="([a-z]+-\d)"\}', text))
+        assert found == set(running)
+        assert text.count("# TYPE gristmill_streams ") == 1
+        assert server.stop() == 0
+
+
+async def scrape(server: ServeProcess) -> str:
+    """The metrics, once a process has answered that is not stopped."""
+
+    async def answer() -> str | None:
+        # A stopped process may accept a connection before it stops: try others.
+        try:
+            async with httpx.AsyncClient(base_url=server.url, timeout=2, trust_env=False) as client:
+                text = (await client.get("/metrics")).text
+        except httpx.TimeoutException:
+            return None
+        return text if text.count("gristmill_streams{") == 4 else None
+
+    return await wait_until(answer, every=0.1)
+
+
+_SCRIPT = """
+import os, signal, sys, time
+from gristmill.cli.supervisor import Role, Supervisor
+from gristmill.telemetry import logs
+logs.configure("info", "json")
+
+def end(report_ready):
+    report_ready()
+    time.sleep(0.2)
+    return 3
+
+def hang(report_ready):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    report_ready()
+    while True:
+        time.sleep(60)
+
+def fail(report_ready):
+    raise ValueError("broken")
+
+role = Role(sys.argv[1], globals()[sys.argv[1]])
+sys.exit(Supervisor([role], stop_timeout=0.3).run(lambda: print("ready", flush=True)))
+"""
+
+
+def run_script(role: str) -> "subprocess.Popen[str]":
+    """A supervisor with one odd process."""
+    return subprocess.Popen(
+        [sys.executable, "-c", _SCRIPT, role], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_a_process_that_keeps_ending_is_started_less_and_less_often() -> None:
+    with run_script("end") as supervisor:
+        assert supervisor.stderr is not None
+        delays = [
+            re.search(r'"reason": "exit code 3", "after_seconds": ([\d.]+)', supervisor.stderr.readline())
+            for _ in range(3)
+        ]
+        supervisor.terminate()
+        assert [match and float(match.group(1)) for match in delays] == [0.0, 1.0, 2.0]
+        assert supervisor.wait() == 0
+
+
+def test_a_process_that_does_not_stop_is_killed() -> None:
+    with run_script("hang") as supervisor:
+        assert supervisor.stdout is not None
+        supervisor.stdout.readline()
+        supervisor.terminate()
+        assert supervisor.wait() == 0
+
+
+def test_a_process_that_fails_at_the_first_start_ends_the_supervisor() -> None:
+    with run_script("fail") as supervisor:
+        output, errors = supervisor.communicate()
+        assert (supervisor.returncode, output) == (1, "")
+        assert "ValueError: broken" in errors
+
+
+async def test_a_serve_in_a_single_process_has_no_others(tmp_path: Path, cache_dir: Path) -> None:
+    env = environment(tmp_path / "data", cache_dir, single_process="true")
+    with run_serve(env, log=tmp_path / "log") as server:
+        assert processes(server) == {}
+        added = run_command(env, "add", "notes", "--note", "The wheel turns.", "--wait")
+        assert added.returncode == 0, added.stderr
+        assert server.stop() == 0
