@@ -39,8 +39,6 @@ class ServeProcess:
 
 def environment(data_dir: Path, cache_dir: Path, **settings: str) -> dict[str, str]:
     """What a `gristmill` process of a test is given."""
-    if "faults" in settings:  # else a process that a fault killed would be started again
-        settings = {"single_process": "true", **settings}
     overrides = {f"GRISTMILL_{name.upper()}": value for name, value in settings.items()}
     folders = {"GRISTMILL_DATA_DIR": str(data_dir), "GRISTMILL_CACHE_DIR": str(cache_dir)}
     schedule = {"GRISTMILL_RECONCILE_CRON": "0 0 29 2 *"}

@@ -1,9 +1,11 @@
 """The processes of Gristmill, and the faults that hit them.
 
-    server, worker   `gristmill serve`, `gristmill worker`                    killed, frozen; started again at once
-    reader, offload  the children in which they read, chunk and lex           killed, frozen
-    backend          one session of PostgreSQL; the server then recovers      killed
-    postmaster       PostgreSQL itself; Gristmill must start it again         killed
+    supervisor       `gristmill serve`; its processes must end with it         killed; started again at once
+    server           the process of it that answers requests                   killed, frozen; its supervisor starts it again
+    worker           the process of it that runs jobs, or `gristmill worker`   killed, frozen; started again at once
+    reader, offload  the children in which they read, chunk and lex            killed, frozen
+    backend          one session of PostgreSQL, which then recovers            killed
+    postmaster       PostgreSQL itself; Gristmill must start it again          killed
 
 A freeze (SIGSTOP) lasts longer than a lease, so that a worker wakes up as a zombie.
 """
@@ -29,7 +31,8 @@ _PAUSE_SECONDS = (0.1, 2.4)  # between two faults
 _HURRY_SHARE = 0.2
 # How often each fault is chosen. A reader or offload process exists only while there is something to read.
 FAULT_WEIGHTS = {
-    ("kill", "server"): 4,
+    ("kill", "supervisor"): 2,
+    ("kill", "server"): 3,
     ("kill", "worker"): 6,
     ("kill", "reader"): 5,
     ("kill", "offload"): 2,
@@ -104,7 +107,7 @@ class ChaosSystem:
 
     async def start(self) -> None:
         """Start both, and keep them running."""
-        commands = {"server": ["serve", "--port", str(self.port)], "worker": ["worker"]}
+        commands = {"supervisor": ["serve", "--port", str(self.port)], "worker": ["worker"]}
         for name, arguments in commands.items():
             self._spawn_task(self._keep_running(name, arguments))
 
@@ -139,12 +142,18 @@ class ChaosSystem:
         return True
 
     def _find(self, target: str) -> list[int]:
-        if target in self._processes:
-            process = self._processes[target]
-            return [] if process.returncode is not None else [process.pid]
+        running = {
+            name: process.pid for name, process in self._processes.items() if process.returncode is None
+        }
+        if target == "supervisor":
+            return [pid for name, pid in running.items() if name == target]
+        children = _children(set(running.values()))
+        if target in ("server", "worker"):
+            pids = [pid for pid in children if _name(pid).startswith(f"gm-{target}")]
+            return [*pids, *(pid for name, pid in running.items() if name == target)]
         if target in _CHILD_MARKS:
-            parents = {process.pid for process in self._processes.values()}
-            return [pid for pid in _children(parents) if _CHILD_MARKS[target] in _command(pid)]
+            descendants = [*children, *_children(set(children))]
+            return [pid for pid in descendants if _CHILD_MARKS[target] in _command(pid)]
         postmaster = reaper.postmaster_pid(self.data_dir / "postgres" / "data")
         if postmaster is None or not (_PROC / str(postmaster)).exists():
             return []
@@ -189,6 +198,13 @@ def _children(parents: set[int]) -> list[int]:
             if parent in parents:
                 children.append(int(folder.name))
     return children
+
+
+def _name(pid: int) -> str:
+    try:
+        return (_PROC / str(pid) / "comm").read_text()
+    except OSError:
+        return ""
 
 
 def _command(pid: int) -> str:

@@ -1,6 +1,6 @@
 """CPU priorities: ingestion yields to requests.
 
-Linux has a niceness per thread. On other systems, or without permission, nothing changes.
+Linux has a scheduling class and a niceness per thread. On other systems, or without permission, nothing changes.
 """
 
 import contextlib
@@ -8,7 +8,6 @@ import gc
 import os
 import sys
 import threading
-from pathlib import Path
 
 _NICENESS = 5  # a third of the CPU share of a thread with normal niceness; all of it on an idle machine
 _SWITCH_INTERVAL = (
@@ -23,14 +22,13 @@ def lower_thread_priority() -> None:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 
 
-def lower_process_priority() -> None:
-    """Lower the priority of this process, of its threads and of the processes that it starts; called once it has a session
-    of its own. Where Linux shares the CPU among sessions first, a thread's niceness only counts within its session."""
+def yield_to_others() -> None:
+    """Schedule this process, its threads and the processes that it starts as batch work: they get their share of the CPU, but
+    never interrupt whoever runs, and are interrupted by whoever wakes up. So a request waits for no document, and a busy
+    machine still indexes."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
-        with contextlib.suppress(OSError):
-            Path("/proc/self/autogroup").write_text(f"{_NICENESS}\n", encoding="ascii")
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def favour_event_loop() -> None:

@@ -39,7 +39,8 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> int:
             lock.announce_url(address)
             announce(address)
 
-        if settings.single_process or sys.platform != "linux":
+        # With faults: a process that one of them kills must not be started again.
+        if settings.single_process or settings.faults or sys.platform != "linux":
             run_async(_serve_requests(settings, listener, announce_ready, work=settings.worker_processes > 0))
             return 0
         return _supervise(settings, listener, announce_ready)
@@ -54,7 +55,7 @@ def _supervise(settings: Settings, listener: socket.socket, announce_ready: Call
         return _run_role(name, settings, _serve_requests(settings, listener, report_ready, work=False))
 
     def run_worker(name: str, report_ready: Callable[[], None]) -> int:
-        niceness.lower_process_priority()
+        niceness.yield_to_others()
         listener.close()
         return _run_role(name, settings, _run_jobs(settings, report_ready))
 

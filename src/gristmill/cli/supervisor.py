@@ -1,7 +1,7 @@
 """Runs `gristmill serve` as several processes: the supervisor, which is this process, and those that it starts and watches.
 
     supervisor ─┬─ server-1, server-2 …   requests: one or more processes on one port
-                └─ worker-1, worker-2 …   jobs: none, one or more, at a lower CPU priority
+                └─ worker-1, worker-2 …   jobs: none, one or more, as batch work (niceness.py)
 
 The supervisor imports the application and then forks, so that the processes share its memory and start within milliseconds.
 It runs neither threads nor an event loop, so that forking is safe at any time. It keeps the listening socket open: while a
@@ -188,7 +188,7 @@ class Supervisor:
             for number in _SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-            # Its own session: Ctrl-C reaches only the supervisor, and Linux schedules sessions as groups (niceness.py).
+            # Its own session: Ctrl-C reaches only the supervisor, and Linux may share the CPU among sessions.
             os.setsid()
             _show_name(role.name)
             life_read, life_write = self._life
