@@ -19,9 +19,9 @@ from tests.ui.harness import ApiHelper, Tabs, profile, server_setup
 
 def open_streams(api: ApiHelper) -> float:
     """How many streams the server has open."""
-    match = re.search(r"^gristmill_streams ([\d.]+)", api.http.get("/metrics").text, re.MULTILINE)
-    assert match is not None
-    return float(match[1])
+    text = api.http.get("/metrics").text
+    counts = re.findall(r'^gristmill_streams\{process="server-1"\} ([\d.]+)', text, re.MULTILINE)
+    return float(*counts)
 
 
 def test_seven_tabs_share_one_stream_and_all_of_them_follow(tabs: Tabs, ui_url: str, api: ApiHelper) -> None:
