@@ -1,5 +1,6 @@
 """The page about retries has the numbers of the code."""
 
+# pyright: reportPrivateUsage=false
 from dataclasses import dataclass
 from datetime import timedelta
 
