@@ -3,14 +3,18 @@
 import asyncio
 import inspect
 from collections.abc import Iterator
+from datetime import timedelta
 
 import httpx
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from gristmill import app, identity
-from gristmill.identity import LOCAL_ORG
+from gristmill.identity import LOCAL_ORG, NewApiKey
+from gristmill.jobs import store
 from gristmill.server.api.caller import Caller, CallerCache, authenticate
+from tests.api_calls import add_items, assert_problem, make_base
+from tests.database_clock import DatabaseClock
 from tests.server.clients import client_with_key, new_key
 
 
@@ -28,16 +32,63 @@ async def test_no_dependency_of_a_route_runs_in_a_thread(mill: app.Gristmill) ->
             assert inspect.iscoroutinefunction(dependency.call), f"{route.path}: {dependency.call}"
 
 
-async def test_a_key_revoked_by_another_process_can_read_for_a_second_and_change_nothing(
-    mill: app.Gristmill,
+READS = ("/api/knowledge-bases", "/api/knowledge-items/{item}", "/api/knowledge-bases/{base}/items")
+
+
+async def item_in_a_base(http: httpx.AsyncClient) -> dict[str, str]:
+    """A base that everyone sees, and an item of it that only the team `millers` sees."""
+    base = await make_base(http, acl=["org:*"])
+    note = {"type": "note", "content": "rye", "acl": ["team:millers"]}
+    (item,) = (await add_items(http, base, note))["created"]
+    return {"base": base, "item": item["id"]}
+
+
+async def test_a_key_revoked_by_another_process_reads_nothing_from_that_moment_on(
+    mill: app.Gristmill, http: httpx.AsyncClient
 ) -> None:
-    key, secret = await new_key(mill.db, LOCAL_ORG, "editor")
+    ids = await item_in_a_base(http)
+    for path in READS:
+        key, secret = await new_key(mill.db, LOCAL_ORG, "editor", teams=("millers",))
+        async with client_with_key(mill, secret) as client:
+            assert (await client.get(path.format(**ids))).status_code == 200
+            async with mill.db.transaction() as tx:
+                assert await identity.delete_key(tx, LOCAL_ORG, key.id)
+            assert_problem(await client.get(path.format(**ids)), 401, "bad_key")
+            assert (await client.post("/api/knowledge-bases", json={"name": "b"})).status_code == 401
+
+
+async def test_a_key_changed_by_another_process_sees_what_it_may_from_that_moment_on(
+    mill: app.Gristmill, http: httpx.AsyncClient
+) -> None:
+    ids = await item_in_a_base(http)
+    item, items = (path.format(**ids) for path in READS[1:])
+    key, secret = await new_key(mill.db, LOCAL_ORG, "reader", teams=("millers",))
     async with client_with_key(mill, secret) as client:
-        assert (await client.get("/api/knowledge-bases")).status_code == 200
+        assert (await client.get(item)).status_code == 200
+        assert len((await client.get(items)).json()["items"]) == 1
         async with mill.db.transaction() as tx:
-            assert await identity.delete_key(tx, LOCAL_ORG, key.id)
-        assert (await client.get("/api/knowledge-bases")).status_code == 200  # still cached
-        assert (await client.post("/api/knowledge-bases", json={"name": "b"})).status_code == 401
+            await identity.change_key(tx, LOCAL_ORG, key.id, NewApiKey("without a team", "reader"))
+        assert_problem(await client.get(item), 404, "item_not_found")
+        assert (await client.get(items)).json()["items"] == []
+        async with mill.db.transaction() as tx:
+            await identity.change_key(tx, LOCAL_ORG, key.id, NewApiKey("back", "reader", teams=("millers",)))
+        assert (await client.get(item)).status_code == 200
+
+
+async def test_a_key_that_expires_reads_nothing_from_that_moment_on(
+    mill: app.Gristmill, http: httpx.AsyncClient, clock: DatabaseClock
+) -> None:
+    ids = await item_in_a_base(http)
+    async with mill.db.transaction() as tx:
+        expires_at = await store.now(tx) + timedelta(minutes=5)
+        new = NewApiKey("short", "reader", teams=("millers",), expires_at=expires_at)
+        _, secret = await identity.insert_key(tx, LOCAL_ORG, new)
+    async with client_with_key(mill, secret) as client:
+        for path in READS:
+            assert (await client.get(path.format(**ids))).status_code == 200
+        await clock.advance(timedelta(minutes=6))
+        for path in READS:
+            assert_problem(await client.get(path.format(**ids)), 401, "bad_key")
 
 
 async def test_a_change_clears_the_caller_cache(mill: app.Gristmill, http: httpx.AsyncClient) -> None:

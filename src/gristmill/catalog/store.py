@@ -17,7 +17,8 @@ from gristmill.catalog.access import ADMIN, Viewer
 from gristmill.catalog.base import Base, BaseId, OnRestart
 from gristmill.catalog.item import Item, ItemId
 from gristmill.catalog.lifecycle import BaseStatus
-from gristmill.db import Queries, Tx
+from gristmill.db import Queries, Reads, Tx
+from gristmill.identity.key import ApiKey
 from gristmill.identity.organisation import LOCAL_ORG, OrgId
 
 queries = Queries(__package__ or "gristmill.catalog")
@@ -45,7 +46,7 @@ async def lock_bases_shared(tx: Tx, bases: Sequence[BaseId]) -> None:
 # ── bases: questions ─────────────────────────────────────────────────────────────────────────────────────
 
 
-async def find_base(tx: Tx, base_id: BaseId, viewer: Viewer = ADMIN) -> Base | None:
+async def find_base(tx: Tx | Reads, base_id: BaseId, viewer: Viewer = ADMIN) -> Base | None:
     """The base of this id, unless it is being deleted or the viewer sees nothing of it."""
     return await queries.maybe(
         tx, Base, "find_base", id=base_id, principals=viewer.principals, org=viewer.org
@@ -257,11 +258,24 @@ async def delete_items(tx: Tx, ids: Sequence[ItemId]) -> DeletedItems:
 # ── items: questions ─────────────────────────────────────────────────────────────────────────────────────
 
 
-async def find_item(tx: Tx, item_id: ItemId, viewer: Viewer = ADMIN) -> Item | None:
-    """The item of this id, unless it is being deleted or hidden from the viewer."""
+async def find_item(
+    tx: Tx | Reads, item_id: ItemId, viewer: Viewer = ADMIN, key: ApiKey | None = None
+) -> Item | None:
+    """The item of this id, unless it is being deleted or hidden from the viewer; with `key`, None too when the key was
+    changed, was revoked or has expired since it was looked up."""
     return await queries.maybe(
-        tx, Item, "find_item", id=item_id, principals=viewer.principals, org=viewer.org
+        tx,
+        Item,
+        "find_item",
+        id=item_id,
+        principals=viewer.principals,
+        org=viewer.org,
+        **_key_parameters(key),
     )
+
+
+def _key_parameters(key: ApiKey | None) -> dict[str, Any]:
+    return {"key": None if key is None else key.id, "key_as_of": None if key is None else key.updated_at}
 
 
 async def find_items(tx: Tx, ids: Sequence[ItemId], org: OrgId | None = None) -> list[Item]:
@@ -270,7 +284,7 @@ async def find_items(tx: Tx, ids: Sequence[ItemId], org: OrgId | None = None) ->
 
 
 async def list_items(
-    tx: Tx,
+    tx: Tx | Reads,
     base_id: BaseId,
     *,
     limit: int,
@@ -283,9 +297,11 @@ async def list_items(
     type: str | None = None,  # noqa: A002
     title: str | None = None,
     viewer: Viewer = ADMIN,
+    key: ApiKey | None = None,
 ) -> list[Item]:
     """Roots, children of `parent`, with `under` all descendants of one item, or with `everywhere` all items, in the order
-    of their creation; none of a base that is being deleted or belongs to another organisation."""
+    of their creation; none of a base that is being deleted or belongs to another organisation. With `key`, none when the
+    key was changed, was revoked or has expired since it was looked up."""
     return await queries.many(
         tx,
         Item,
@@ -302,6 +318,7 @@ async def list_items(
         title=title,
         principals=viewer.principals,
         org=viewer.org,
+        **_key_parameters(key),
     )
 
 

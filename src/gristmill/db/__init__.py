@@ -2,5 +2,14 @@
 
 from gristmill.db.pool import Database, DatabaseUnavailable, run_before_commit, without_commit_hook
 from gristmill.db.queries import Queries, Tx
+from gristmill.db.reads import Reads
 
-__all__ = ["Database", "DatabaseUnavailable", "Queries", "Tx", "run_before_commit", "without_commit_hook"]
+__all__ = [
+    "Database",
+    "DatabaseUnavailable",
+    "Queries",
+    "Reads",
+    "Tx",
+    "run_before_commit",
+    "without_commit_hook",
+]

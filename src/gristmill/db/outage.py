@@ -6,10 +6,17 @@ import time
 from datetime import timedelta
 
 from gristmill import clock
+from gristmill.errors import Transient
 
 _FIRST_WAIT = timedelta(milliseconds=50)
 _LONGEST_WAIT = timedelta(seconds=2)
 _REMIND_EVERY = 30.0
+
+
+class DatabaseUnavailable(Transient):
+    """The database does not answer at the moment."""
+
+    code = "database_unavailable"
 
 
 class Outage:

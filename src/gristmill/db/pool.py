@@ -23,9 +23,9 @@ import pydantic_core
 from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from gristmill.db.outage import first_line
+from gristmill.db.outage import DatabaseUnavailable, first_line
 from gristmill.db.queries import Tx
-from gristmill.errors import Transient
+from gristmill.db.reads import Reads
 
 log = logging.getLogger(__name__)
 
@@ -58,12 +58,6 @@ def without_commit_hook() -> AbstractContextManager[None]:
     return run_before_commit(None)
 
 
-class DatabaseUnavailable(Transient):
-    """The database does not answer at the moment."""
-
-    code = "database_unavailable"
-
-
 class _WarmestFirst(deque[Tx]):
     """Idle connections: the one that was returned last is taken first, because its server process has the plans of our
     statements and functions cached. psycopg's own order, the longest idle first, makes all of them plan everything."""
@@ -91,6 +85,7 @@ class Database:
             name="gristmill",
         )
         self._pool._pool = _WarmestFirst()  # pyright: ignore[reportPrivateUsage]
+        self.reads = Reads(self._connect, self.connection, patience)
 
     async def open(self) -> None:
         """Open the first connection; `DatabaseUnavailable` when the server does not answer in time."""
@@ -101,6 +96,7 @@ class Database:
 
     async def close(self) -> None:
         """Close all connections; transactions under way are rolled back by the server."""
+        await self.reads.close()
         await self._pool.close(timeout=5)
 
     @asynccontextmanager
@@ -117,8 +113,7 @@ class Database:
         opened for the caller only: a connection keeps as much memory as its largest message took."""
         try:
             if large:
-                async with await psycopg.AsyncConnection.connect(self.url, **_KEYWORDS) as connection:
-                    await _set_timeouts(connection)
+                async with await self._connect() as connection:
                     yield connection
                 return
             async with self._pool.connection() as connection:
@@ -132,6 +127,15 @@ class Database:
             if (unavailable := _translate_error(error)) is None:
                 raise
             raise unavailable from error
+
+    async def _connect(self) -> Tx:
+        connection = await psycopg.AsyncConnection.connect(self.url, **_KEYWORDS)
+        try:
+            await _set_timeouts(connection)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
 
     @asynccontextmanager
     async def _live_connection(self) -> AsyncGenerator[Tx]:

@@ -8,11 +8,14 @@ Rows become instances of a dataclass or named tuple whose fields are the stateme
 import dataclasses
 import functools
 import re
+from collections.abc import Callable
 from importlib import resources
 from typing import Any, TypeVar
 
 from psycopg import AsyncConnection
 from psycopg.rows import BaseRowFactory, RowMaker, scalar_row
+
+from gristmill.db.reads import Reads
 
 Row = TypeVar("Row")
 Tx = AsyncConnection[Any]
@@ -44,14 +47,19 @@ class Queries:
         """The names, in the order of the file."""
         return list(self._statements)
 
-    async def many(self, tx: Tx, row: type[Row], name: str, /, **parameters: Any) -> list[Row]:
+    async def many(self, tx: Tx | Reads, row: type[Row], name: str, /, **parameters: Any) -> list[Row]:
         """All rows of the statement."""
+        if isinstance(tx, Reads):
+            return await tx.fetch(self[name], parameters, lambda columns: self._row_maker(row, name, columns))
         async with tx.cursor(row_factory=self._row_factory(row, name)) as cursor:
             await cursor.execute(self[name], parameters)
             return await cursor.fetchall()
 
-    async def maybe(self, tx: Tx, row: type[Row], name: str, /, **parameters: Any) -> Row | None:
+    async def maybe(self, tx: Tx | Reads, row: type[Row], name: str, /, **parameters: Any) -> Row | None:
         """The first row of the statement, if there is one."""
+        if isinstance(tx, Reads):
+            rows = await self.many(tx, row, name, **parameters)
+            return rows[0] if rows else None
         async with tx.cursor(row_factory=self._row_factory(row, name)) as cursor:
             await cursor.execute(self[name], parameters)
             return await cursor.fetchone()
@@ -76,21 +84,23 @@ class Queries:
             return cursor.rowcount
 
     def _row_factory(self, row: type[Row], name: str) -> BaseRowFactory[Row]:
-        """Rows as instances of `row`. The columns are looked up once: that costs as much as reading a row."""
+        """Rows as instances of `row`."""
+        return lambda cursor: self._row_maker(
+            row, name, lambda: [column.name for column in cursor.description or ()]
+        )
 
-        def factory(cursor: Any, /) -> RowMaker[Row]:
-            make_row = self._row_makers.get((name, row))
-            if make_row is None:
-                columns: list[str] = [column.name for column in cursor.description or ()]
-                make_row = _row_maker(row, columns)
-                if columns:
-                    self._row_makers[name, row] = make_row
-            return make_row
+    def _row_maker(self, row: type[Row], name: str, columns: Callable[[], list[str]]) -> RowMaker[Row]:
+        """The columns are looked up once: that costs as much as reading a row."""
+        make_row = self._row_makers.get((name, row))
+        if make_row is None:
+            column_names = columns()
+            make_row = _create_row_maker(row, column_names)
+            if column_names:
+                self._row_makers[name, row] = make_row
+        return make_row
 
-        return factory
 
-
-def _row_maker(row: type[Row], columns: list[str]) -> RowMaker[Row]:
+def _create_row_maker(row: type[Row], columns: list[str]) -> RowMaker[Row]:
     """By position where columns and fields agree, which is twice as fast as by name."""
     if columns == _field_names(row)[: len(columns)]:
         return lambda values: row(*values)

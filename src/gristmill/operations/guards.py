@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from gristmill import catalog
 from gristmill.catalog import ADMIN, Base, BaseId, BaseStatus, Item, ItemId, ItemStatus, Viewer
-from gristmill.db import Tx
+from gristmill.db import Reads, Tx
 from gristmill.errors import Conflict, Invalid, NotFound
 
 
-async def require_base(tx: Tx, base_id: BaseId, viewer: Viewer = ADMIN) -> Base:
+async def require_base(tx: Tx | Reads, base_id: BaseId, viewer: Viewer = ADMIN) -> Base:
     """The base, unless it does not exist, is being deleted, or the viewer sees nothing of it."""
     return _base_or_not_found(await catalog.find_base(tx, base_id, viewer), base_id)
 
@@ -34,7 +34,7 @@ def refuse_failed_base(base: Base) -> None:
         )
 
 
-async def require_item(tx: Tx, item_id: ItemId, viewer: Viewer = ADMIN) -> Item:
+async def require_item(tx: Tx | Reads, item_id: ItemId, viewer: Viewer = ADMIN) -> Item:
     """The item, unless it does not exist, is being deleted, or is hidden from the viewer: all three look the same."""
     item = await catalog.find_item(tx, item_id, viewer)
     if item is None:

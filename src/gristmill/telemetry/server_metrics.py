@@ -18,6 +18,7 @@ class ServerMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._violations: tuple[float, Mapping[str, int]] | None = None
+        self._request_metrics: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self.requests = Counter(
             "gristmill_requests",
             "Requests, by method and status.",
@@ -54,6 +55,15 @@ class ServerMetrics:
 
     def record_request(self, method: str, status: int, seconds: float) -> None:
         """Count a request. Unknown methods share the label `other`."""
-        method_label = method if method in ("GET", "POST", "PUT", "PATCH", "DELETE") else "other"
-        self.requests.labels(method_label, str(status)).inc()
-        self.request_seconds.labels(method_label).observe(seconds)
+        counter, histogram = self._request_metrics.get((method, status)) or self._find_metrics(method, status)
+        counter.inc()
+        histogram.observe(seconds)
+
+    def _find_metrics(self, method: str, status: int) -> tuple[Counter, Histogram]:
+        """The metrics of requests like this one, remembered because finding them costs as much as counting."""
+        is_known = method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+        label = method if is_known else "other"
+        metrics = self.requests.labels(label, str(status)), self.request_seconds.labels(label)
+        if is_known:
+            self._request_metrics[method, status] = metrics
+        return metrics

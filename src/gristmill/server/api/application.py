@@ -11,6 +11,7 @@ from gristmill.server.api import openapi, problems
 from gristmill.server.api.authorise import Authoriser, require_authorisation
 from gristmill.server.api.caller import is_loopback
 from gristmill.server.api.context import ApiContext
+from gristmill.server.api.direct_reads import DirectReads
 from gristmill.server.api.middleware.host_guard import BodyLimits, HostGuard
 from gristmill.server.api.middleware.request_context import RequestContextMiddleware
 from gristmill.server.api.router import ApiRouter
@@ -68,6 +69,7 @@ def create(context: ApiContext, pages: Callable[[ASGIApp], ASGIApp] | None = Non
     app = _new_application(context)
     _add_routes(app, *_ROUTERS, health.router, health.probes, metrics.router)
     app.add_api_route("/", _welcome, include_in_schema=False)
+    app.add_middleware(DirectReads, context=context)  # the innermost: whoever comes here may read
     return _add_middleware(app, context, pages)
 
 

@@ -30,7 +30,7 @@ from gristmill.events import webhook_store
 from gristmill.identity import LOCAL_ORG
 from gristmill.operations import guards
 from gristmill.server.api import caller as callers
-from gristmill.server.api.access_rules import RULES, Rule, find_rule, route_path
+from gristmill.server.api.access_rules import RULES, Rule, RuleMatch, find_rule, route_path
 from gristmill.server.api.caller import Caller
 from gristmill.server.api.context import (
     ON_BEHALF,
@@ -45,7 +45,7 @@ from gristmill.server.api.context import (
     parse_webhook_id,
 )
 
-_AUTHORISED = "authorised"  # in the state of a request: the path template that was decided on
+_AUTHORISED = "authorised"  # in the state of a request: the rule that was decided on
 
 
 class Authoriser:
@@ -59,7 +59,12 @@ class Authoriser:
         match = find_rule(scope["method"], scope["path"])
         if match is not None:
             await _authorise(self._db, caller, match.rule, Headers(scope=scope), match.parameters)
-            scope.setdefault("state", {})[_AUTHORISED] = match.template
+            scope.setdefault("state", {})[_AUTHORISED] = match
+
+
+def authorised_route(scope: Scope) -> RuleMatch | None:
+    """The route that the caller may use, as `Authoriser` decided; None if it decided nothing."""
+    return scope.get("state", {}).get(_AUTHORISED)
 
 
 async def require_authorisation(request: Request) -> None:
@@ -71,7 +76,8 @@ async def require_authorisation(request: Request) -> None:
         raise Forbidden(
             "This route has no access rule, which is a bug. Please report it.", code="not_decided"
         )
-    if request.scope.get("state", {}).get(_AUTHORISED) != template:
+    authorised = authorised_route(request.scope)
+    if authorised is None or authorised.template != template:
         caller = callers.current_caller(request.scope)
         context = cast(ApiContext, request.app.state.context)
         await _authorise(context.db, caller, rule, request.headers, request.path_params)

@@ -13,8 +13,8 @@ recognised: behind one, `require_key` has to be set.
 An admin's key sees everything of its organisation. Other keys see what access lists allow the whole organisation and the
 principal of the key.
 
-For reads, a key is looked up at most once a second, so a key that another process revokes can read for one more second.
-For changes it is looked up every time.
+A key is looked up for every request. Direct reads (`direct_reads.py`) reuse a lookup of the last second, because their statement
+checks that the key has not changed since. So a key that is revoked anywhere can do nothing from that moment on.
 """
 
 import asyncio

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -31,17 +31,18 @@ from gristmill.server.api.caller import host_name
 from gristmill.server.api.problems import problem
 
 # Defaults: a route may set its own values.
-_SECURITY_HEADERS = {
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-resource-policy": "same-origin",
-    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-    "cache-control": "no-store",
-}
+_SECURITY_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cache-control", b"no-store"),
+)
 _CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _CONTROL_BYTES = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # a tab is allowed in headers
 _ENCODED_CONTROL_BYTES = re.compile(rb"[\x00-\x1f\x7f]|%(?:[01][0-9A-Fa-f]|7[Ff])")
+_MAX_ACCEPTED_HOSTS = 100
 _OPEN_BODY = 64 << 10  # bytes of a body that anyone may send, without a key
 
 _FOREIGN_HOST = (
@@ -70,6 +71,7 @@ class HostGuard:
     def __init__(self, app: ASGIApp, *, hosts: Sequence[str] | None, limits: BodyLimits) -> None:
         self._app, self._limits = app, limits
         self._hosts = None if hosts is None else frozenset(hosts)
+        self._accepted_hosts = set[str]()  # values of the Host header that were checked before
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer it with a problem document."""
@@ -80,6 +82,9 @@ class HostGuard:
         headers = Headers(scope=scope)
         if (refusal := self._find_refusal(scope, headers)) is not None:
             await refusal(scope, receive, send)
+            return
+        if not _has_body(scope):
+            await self._app(scope, receive, send)
             return
         limit = self._body_limit(scope, headers)
         length = headers.get("content-length", "0")
@@ -94,10 +99,13 @@ class HostGuard:
             message = f"The {place} contains control characters. Send the request without them."
             return problem(400, "bad_characters", message)
         host = headers.get("host", "")
-        if host and not host_name(host):
-            return problem(400, "bad_characters", _BAD_HOST)
-        if not self._is_allowed_host(host_name(host)):
-            return problem(403, "foreign_host", _FOREIGN_HOST)
+        if host not in self._accepted_hosts:
+            if host and not host_name(host):
+                return problem(400, "bad_characters", _BAD_HOST)
+            if not self._is_allowed_host(host_name(host)):
+                return problem(403, "foreign_host", _FOREIGN_HOST)
+            if len(self._accepted_hosts) < _MAX_ACCEPTED_HOSTS:
+                self._accepted_hosts.add(host)
         origin = headers.get("origin")
         if origin is not None and _network_location(origin) != host:
             return problem(403, "foreign_origin", _FOREIGN_ORIGIN)
@@ -125,10 +133,14 @@ def _place_of_control_characters(scope: Scope) -> str | None:
         return "path"
     if _ENCODED_CONTROL_BYTES.search(scope["query_string"]):
         return "query"
-    for name, value in scope["headers"]:
-        if _CONTROL_BYTES.search(value):
-            return f"header {name.decode('latin-1')[:100]}"
+    if _CONTROL_BYTES.search(b"".join([value for _, value in scope["headers"]])):
+        name = next(name for name, value in scope["headers"] if _CONTROL_BYTES.search(value))
+        return f"header {name.decode('latin-1')[:100]}"
     return None
+
+
+def _has_body(scope: Scope) -> bool:
+    return any(name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"])
 
 
 def _network_location(origin: str) -> str | None:
@@ -141,9 +153,9 @@ def _network_location(origin: str) -> str | None:
 def _with_security_headers(send: Send) -> Send:
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in _SECURITY_HEADERS.items():
-                headers.setdefault(name, value)
+            headers = list(message.get("headers", ()))
+            names = {name.lower() for name, _ in headers}
+            message["headers"] = headers + [entry for entry in _SECURITY_HEADERS if entry[0] not in names]
         await send(message)
 
     return send_with_headers

@@ -19,8 +19,9 @@ from gristmill.errors import GristmillError
 from gristmill.identity import audit
 from gristmill.server.api import caller as callers
 from gristmill.server.api.access_rules import may_change, route_path
-from gristmill.server.api.authorise import Authoriser
+from gristmill.server.api.authorise import Authoriser, authorised_route
 from gristmill.server.api.caller import Caller, CallerCache
+from gristmill.server.api.direct_reads import plan_read
 from gristmill.server.api.middleware.idempotency import IdempotencyHandler
 from gristmill.server.api.problems import problem_for
 from gristmill.server.api.rate_limits import KEY_RATE_MESSAGE, RateLimiter
@@ -65,7 +66,7 @@ class RequestContextMiddleware:
         attributes = {"http.request.method": method}
         with traces.span(method, attributes, headers=headers, kind="server") as annotate:
             status = await self._serve(scope, receive, send)
-            route = route_path(scope) or "unknown"
+            route = _route_name(scope)
             annotate({"name": f"{method} {route}", "http.route": route, "http.response.status_code": status})
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> int:
@@ -74,7 +75,7 @@ class RequestContextMiddleware:
         try:
             is_change = may_change(scope["method"], scope["path"])
             caller = await callers.identify(
-                self._db, self._settings, scope, None if is_change else self._caller_cache
+                self._db, self._settings, scope, self._caller_cache if plan_read(scope) else None
             )
             if caller is not None and caller.key is not None:
                 self._rate_limiter.take(caller.identifier)
@@ -126,6 +127,12 @@ class RequestContextMiddleware:
             self._caller_cache.clear()
             async with self._db.connection() as tx:
                 await audit.end(tx, entry, response.status or 500, response.elapsed_ms)
+
+
+def _route_name(scope: Scope) -> str:
+    """The path template of the route that served the request, for traces."""
+    authorised = authorised_route(scope)
+    return route_path(scope) or (authorised.template if authorised is not None else "unknown")
 
 
 class _RecordedResponse:

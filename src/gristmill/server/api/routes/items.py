@@ -58,8 +58,7 @@ async def get_item(
     item_id: PathItem, context: CurrentContext, viewer: CurrentViewer, response: Response
 ) -> ItemOut:
     """Get an item with its status, its progress and, if it failed, its error."""
-    async with context.db.connection() as tx:
-        item = await guards.require_item(tx, item_id, viewer)
+    item = await guards.require_item(context.db.reads, item_id, viewer)
     set_etag(response, item.updated_at)
     return ItemOut.of(item)
 
@@ -209,23 +208,22 @@ async def list_items(
 ) -> Page[ItemOut]:
     """List items in the order they were added: the roots; the children of `parentId`; all items with `parentId=*`; or
     everything below `under`."""
-    async with context.db.connection() as tx:
-        items = await catalog.list_items(
-            tx,
-            base_id,
-            limit=limit,
-            after=ItemId(cursor) if cursor else None,
-            parent=_parse_parent_id(parent_id),
-            everywhere=parent_id == "*",
-            under=ItemId(under) if under else None,
-            include_deleting=include_deleting,
-            status=status,
-            type=type,
-            title=q,
-            viewer=viewer,
-        )
-        if not items:  # a visible item implies a visible base, so only an empty page needs the check
-            await guards.require_base(tx, base_id, viewer)
+    items = await catalog.list_items(
+        context.db.reads,
+        base_id,
+        limit=limit,
+        after=ItemId(cursor) if cursor else None,
+        parent=_parse_parent_id(parent_id),
+        everywhere=parent_id == "*",
+        under=ItemId(under) if under else None,
+        include_deleting=include_deleting,
+        status=status,
+        type=type,
+        title=q,
+        viewer=viewer,
+    )
+    if not items:  # a visible item implies a visible base, so only an empty page needs the check
+        await guards.require_base(context.db.reads, base_id, viewer)
     return page_of(items, limit, ItemOut.of)
 
 
