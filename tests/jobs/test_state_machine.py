@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 
 from gristmill.db import Database, Tx
 from gristmill.errors import LeaseLost, Transient
-from gristmill.jobs import Job, JobId, NewJob, Priority, enqueue, store
+from gristmill.jobs import Job, JobId, NewJob, Priority, enqueue, lanes_with_wrong_counts, store
 from tests.database_clock import DatabaseClock, stop_clock
 from tests.jobs.sample_work import Keyed, Plain
 
@@ -230,6 +230,7 @@ class Engine(RuleBasedStateMachine):
                 "select lane from job where state = 'queued' except select lane from lane where busy"
             )
             assert await asleep.fetchall() == [], "a lane with queued jobs is not in the round"
+            assert await lanes_with_wrong_counts(tx, 10) == [], "jobs were counted wrong"
 
     async def finish_everything(self) -> None:
         """Whatever happened, two healthy workers bring every job to an end."""

@@ -55,7 +55,7 @@ async def enqueue(db: Database, *new: NewJob) -> list[UUID]:
 
 async def counts(db: Database) -> dict[str, int]:
     async with db.connection() as tx:
-        return {count.state: count.count for count in await store.counts(tx)}
+        return {count.state: count.count for count in await jobs.counts(tx)}
 
 
 async def tick(db: Database) -> store.Tick:

@@ -36,7 +36,7 @@ OWNERS = {
     "embedding": {"provider", "provider_portion"},
     "events": {"dead_letter", "event", "event_head", "event_position", "outbox", "webhook"},
     "identity": {"api_key", "audit", "idempotency", "organisation", "session"},
-    "jobs": {"job", "job_history", "lane", "lane_owner", "schedule", "worker"},
+    "jobs": {"job", "job_count", "job_history", "lane", "lane_owner", "schedule", "worker"},
     "search": {"chunk", "deleted_chunk", "segment"},
 }
 OWNER = {table: package for package, tables in OWNERS.items() for table in tables}

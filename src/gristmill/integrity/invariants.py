@@ -1,6 +1,6 @@
 """The promises, checked against the tables.
 
-promise 1   nothing is stuck          every active item has exactly one living job; every deletion too
+promise 1   nothing is stuck          every active item has exactly one living job; every deletion too; the counts of jobs are right
 promise 2   nothing is half there     searchable chunks are all of one version
 promise 3   nothing comes back        no chunk, content or blob outlives the last thing that used it
 
@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gristmill import jobs
 from gristmill.db import Tx
 from gristmill.identity import LOCAL_ORG, OrgId
 from gristmill.integrity import store
@@ -70,6 +71,12 @@ _CHECKS = (
     ),
     _Check(
         "nothing_is_stuck", store.find_orphan_runs, "The connector's run is open, and no job works on it."
+    ),
+    _Check(
+        "nothing_is_stuck",
+        jobs.lanes_with_wrong_counts,
+        "The counts of this queue are not those of its jobs.",
+        has_organisation=False,
     ),
     _Check(
         "nothing_is_half_there",

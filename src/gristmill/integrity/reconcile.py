@@ -15,6 +15,7 @@ records in the event `Reconciled` what it did.
     a run of a connector that no job makes                     end it as failed
     a connector that should run, without a schedule            restore its schedules
     chunks of versions that were never published               delete them            (thorough passes)
+    counts of jobs that differ from the jobs                   correct them           (thorough passes)
 
 It also collects garbage, which is no damage: conversions that no job checks, blobs that nothing has used for half an hour,
 events past their retention, and in thorough passes contents that nothing has used for an hour. A pass is thorough when none
@@ -119,6 +120,8 @@ class Reconciler:
         await self._wake_webhooks(repairs)
         await self._repair_connectors(repairs)
         await self._collect_garbage(repairs, thorough)
+        if thorough:
+            await self._correct_counts()
         damage = {name: repairs[name] for name in DAMAGE if repairs[name]}
         if damage:
             log.error("the reconciler repaired damage", extra=damage)
@@ -170,6 +173,12 @@ class Reconciler:
     async def _repair_connectors(self, repairs: Counter[str]) -> None:
         async with self._db.transaction() as tx:
             repairs["connectors"] += await admin.repair(tx, BATCH_SIZE)
+
+    async def _correct_counts(self) -> None:
+        async with self._db.transaction() as tx:
+            corrected = await jobs.correct_counts(tx)
+        if corrected:
+            log.error("the reconciler corrected counts of jobs", extra={"counts": corrected})
 
     async def _collect_garbage(self, repairs: Counter[str], thorough: bool) -> None:
         async with self._db.connection() as tx:

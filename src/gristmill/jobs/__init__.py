@@ -2,6 +2,14 @@
 
 from gristmill.jobs.enqueue import enqueue
 from gristmill.jobs.job import Activity, Done, Enqueued, Job, JobId, NewJob, Outcome, Priority, Snooze, Work
+from gristmill.jobs.job_counts import (
+    JobCount,
+    correct_counts,
+    counts,
+    counts_by_lane,
+    lanes_with_wrong_counts,
+    oldest_waiting_at,
+)
 from gristmill.jobs.lanes import (
     MAX_LANES,
     LaneStatus,
@@ -28,7 +36,6 @@ from gristmill.jobs.schedule import Schedule, next_time, put_schedules, remove_s
 from gristmill.jobs.slots import requester
 from gristmill.jobs.store import (
     CancelCounts,
-    JobCount,
     JobRecord,
     cancel,
     cancel_by_subject,
@@ -37,8 +44,6 @@ from gristmill.jobs.store import (
     complete,
     complete_all,
     count_workers,
-    counts,
-    counts_by_lane,
     delete_dead_by_subject,
     dismiss_dead,
     dismiss_dead_by_subject,
@@ -89,6 +94,7 @@ __all__ = [
     "clear_lane",
     "complete",
     "complete_all",
+    "correct_counts",
     "count_workers",
     "counts",
     "counts_by_lane",
@@ -106,8 +112,10 @@ __all__ = [
     "is_full",
     "is_paused",
     "lane_owner",
+    "lanes_with_wrong_counts",
     "load_result",
     "next_time",
+    "oldest_waiting_at",
     "pace",
     "put_schedules",
     "queue_status",

@@ -188,14 +188,26 @@ select (select count(*) from (
 
 -- name: counts
 -- Living jobs by kind and state, of one lane or of all.
-select kind, state::text as state, count(*)::int as count, min(created_at) as oldest_at
-  from job where %(lane)s::text is null or lane = %(lane)s group by kind, state order by kind, state;
+select kind, state::text as state, sum(count)::int as count from job_count
+ where %(lane)s::text is null or lane = %(lane)s group by kind, state having sum(count) > 0 order by kind, state;
+
+-- name: oldest_waiting_at
+-- When the oldest job that waits in a lane was enqueued.
+select lane_oldest_waiting_at(%(lane)s);
 
 -- name: counts_by_lane
 -- Living jobs by lane, kind and state; lanes of other organisations are summed up as one.
-select case when o.org_id = %(org)s then j.lane else 'other' end as lane, j.kind, j.state::text as state,
-       count(*)::int as count
-  from job j left join lane_owner o on o.lane = j.lane group by 1, 2, 3 order by 1, 2, 3;
+select case when o.org_id = %(org)s then c.lane else 'other' end as lane, c.kind, c.state::text as state,
+       sum(c.count)::int as count
+  from job_count c left join lane_owner o on o.lane = c.lane group by 1, 2, 3 having sum(c.count) > 0 order by 1, 2, 3;
+
+-- name: lanes_with_wrong_counts
+-- Lanes whose counts are not those of their jobs.
+select distinct lane from job_count_errors() order by 1 limit %(limit)s;
+
+-- name: correct_counts
+-- Appends what the counts lack.
+insert into job_count (lane, kind, state, count) select lane, kind, state, missing from job_count_errors();
 
 -- name: done_last_minute
 -- Jobs done in the last minute, of one lane or of all.
@@ -207,8 +219,10 @@ select count(*)::int from job_history
 -- Jobs done by a lane, or by each lane, and in how many seconds, since its work began: in the last ten minutes at most.
 -- Work began with the first job that started after the oldest one that is still there was enqueued.
 select l.lane, count(*)::int as done, extract(epoch from clock_now() - min(h.started_at))::float8 as seconds
-  from (select lane, min(created_at) as since from job
-         where state <> 'dead' and (%(lane)s::text is null or lane = %(lane)s) group by lane) l
+  from (select c.lane, least(lane_oldest_waiting_at(c.lane), (
+                   select min(j.created_at) from job j where j.lane = c.lane and j.state = 'running')) as since
+          from job_count c where c.state <> 'dead' and (%(lane)s::text is null or c.lane = %(lane)s)
+         group by c.lane having sum(c.count) > 0) l
   join job_history h on h.lane = l.lane and h.outcome = 'done' and h.started_at >= l.since
    and h.finished_at > clock_now() - interval '10 minutes'
  group by l.lane;
@@ -304,9 +318,9 @@ select paused from lane where lane = %(lane)s;
 -- name: lanes
 -- Lanes of an organisation with their living jobs, the busiest first.
 with living as (
-    select j.lane, count(*) filter (where j.state in ('queued', 'delayed'))::int as waiting,
-           count(*) filter (where j.state = 'running')::int as running, count(*) filter (where j.state = 'dead')::int as dead
-      from job j join lane_owner o on o.lane = j.lane and o.org_id = %(org)s group by j.lane),
+    select c.lane, sum(c.count) filter (where c.state in ('queued', 'delayed'))::int as waiting,
+           sum(c.count) filter (where c.state = 'running')::int as running, sum(c.count) filter (where c.state = 'dead')::int as dead
+      from job_count c join lane_owner o on o.lane = c.lane and o.org_id = %(org)s group by c.lane),
 shown as (
     select l.lane, l.paused, l.cap, coalesce(v.waiting, 0) as waiting, coalesce(v.running, 0) as running,
            coalesce(v.dead, 0) as dead

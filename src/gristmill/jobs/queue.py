@@ -1,5 +1,6 @@
 """The state of a lane's queue: how many jobs wait, how fast they are done, and whether more are accepted."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -7,7 +8,7 @@ from uuid import UUID
 
 from gristmill.db import Tx
 from gristmill.errors import LimitReached
-from gristmill.jobs import store
+from gristmill.jobs import job_counts, store
 from gristmill.jobs.job import JobState
 from gristmill.jobs.lanes import Pace
 from gristmill.jobs.lanes import pace as find_paces
@@ -75,23 +76,25 @@ async def is_full(tx: Tx, lane: str, limits: QueueLimits, excluded_kinds: Sequen
 
 async def queue_status(tx: Tx, lane: str) -> QueueStatus:
     """The queue of a lane as it is now."""
-    counts = await store.counts(tx, lane)
-    waiting = [count for count in counts if count.state in (JobState.QUEUED, JobState.DELAYED)]
+    counts = await job_counts.counts(tx, lane)
+    by_state = Counter[str]()
+    for row in counts:
+        by_state[row.state] += row.count
     return QueueStatus(
-        waiting=sum(count.count for count in waiting),
-        running=sum(count.count for count in counts if count.state == JobState.RUNNING),
-        dead=sum(count.count for count in counts if count.state == JobState.DEAD),
+        waiting=by_state[JobState.QUEUED] + by_state[JobState.DELAYED],
+        running=by_state[JobState.RUNNING],
+        dead=by_state[JobState.DEAD],
         by_kind=_counts_by_kind(counts),
         active=await store.active_subjects(tx, lane),
-        oldest_queued_at=min((count.oldest_at for count in waiting), default=None),
+        oldest_queued_at=await job_counts.oldest_waiting_at(tx, lane),
         rate_per_minute=await store.rate_per_minute(tx, lane),
         pace=(await find_paces(tx, lane)).get(lane),
     )
 
 
-def _counts_by_kind(counts: Sequence[store.JobCount]) -> dict[str, int]:
-    by_kind: dict[str, int] = {}
-    for count in counts:
-        if count.state != JobState.DEAD:
-            by_kind[count.kind] = by_kind.get(count.kind, 0) + count.count
-    return by_kind
+def _counts_by_kind(counts: Sequence[job_counts.JobCount]) -> dict[str, int]:
+    by_kind = Counter[str]()
+    for row in counts:
+        if row.state != JobState.DEAD:
+            by_kind[row.kind] += row.count
+    return dict(by_kind)

@@ -273,21 +273,6 @@ async def depth(tx: Tx, lane: str | None, limit: int, excluded_kinds: Sequence[s
     )[0]
 
 
-@dataclass(frozen=True)
-class JobCount:
-    """How many jobs of a kind are in a state, and when the oldest was enqueued."""
-
-    kind: str
-    state: str
-    count: int
-    oldest_at: datetime
-
-
-async def counts(tx: Tx, lane: str | None = None) -> list[JobCount]:
-    """Living jobs by kind and state, of one lane or of all."""
-    return await queries.many(tx, JobCount, "counts", lane=lane)
-
-
 async def rate_per_minute(tx: Tx, lane: str | None = None) -> int:
     """Jobs done in the last minute."""
     return (await queries.values(tx, "done_last_minute", lane=lane))[0]
@@ -343,21 +328,6 @@ async def find_jobs(
         subject=subject,
         org=org,
     )
-
-
-@dataclass(frozen=True)
-class LaneCount:
-    """How many jobs of a kind a lane has in a state."""
-
-    lane: str
-    kind: str
-    state: str
-    count: int
-
-
-async def counts_by_lane(tx: Tx, org: OrgId) -> list[LaneCount]:
-    """Living jobs by lane, kind and state; other organisations' lanes are summed up as `other`."""
-    return await queries.many(tx, LaneCount, "counts_by_lane", org=org)
 
 
 async def set_lane_owner(tx: Tx, lane: str, org: OrgId) -> None:

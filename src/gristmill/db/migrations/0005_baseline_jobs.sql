@@ -25,11 +25,20 @@ create table job (
 create index job_queued on job (lane, priority, id) where state = 'queued';
 create index job_running on job (lane) where state = 'running';
 create index job_delayed on job (run_at) where state = 'delayed';
-create index job_delayed_lane on job (lane) where state = 'delayed';    -- delayed jobs count for the limits of the queue
+create index job_delayed_lane on job (lane, id) where state = 'delayed';    -- delayed jobs count for the limits of the queue
 create index job_dead on job (lane, id) where state = 'dead';
 create index job_dead_key on job (key) where state = 'dead';
 create unique index job_key on job (key) where key is not null and state <> 'dead';
 create index job_subject on job (subject) where subject is not null;
+create table job_count (
+    lane            text collate "C" not null,
+    kind            text not null,
+    state           job_state not null,
+    count           int not null,
+    folded          boolean not null default false          -- the sum of earlier rows
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_delay = 0);
+create unique index job_count_folded on job_count (lane, kind, state) where folded;
 create table job_history (
     id              uuid primary key,
     kind            text not null,

@@ -152,6 +152,7 @@ declare
 begin
     promoted := 0; expired := 0;
     if pg_try_advisory_xact_lock(hashtext('gristmill.tick')) then
+        perform job_count_fold();
         with due as (
             select j.id from job j where j.state = 'delayed' and j.run_at <= clock_now()
              order by j.run_at limit 1000 for update skip locked),
