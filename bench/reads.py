@@ -84,6 +84,11 @@ class Window:
         """Texts embedded a second."""
         return self.embedded / self.seconds
 
+    @property
+    def efficiency(self) -> float:
+        """Texts embedded per CPU-second of the worker."""
+        return self.embedded / max(self.cpu.values())
+
     def __str__(self) -> str:
         shares = ", ".join(f"{name} {seconds:.1f}" for name, seconds in self.cpu.items())
         return f"{self.embedded:.0f} texts embedded in {self.seconds:.1f} s; CPU-s: {shares}"
@@ -128,6 +133,8 @@ async def measure(options: argparse.Namespace, folder: Path) -> bool:
         if alone is not None and again is not None:
             pace = 2 * beside.pace / (alone.pace + again.pace)
             print(f"  texts embedded a second, beside reads : without them = {pace:.3f}")
+            efficiency = 2 * beside.efficiency / (alone.efficiency + again.efficiency)
+            print(f"  texts embedded per CPU-second of the worker, beside reads : without them = {efficiency:.3f}")
         return _report(beside.result, still_ingesting)
     finally:
         daemon.kill()

@@ -135,13 +135,31 @@ select u.n::int as place, i.id, i.status
  order by u.n, i.id;
 
 -- name: find_item
--- An item that principals see, unless it or its base is being deleted. With a key, only while that is as it was.
+-- An item that principals see, unless it or its base is being deleted.
+select i.* from item_row i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+ where i.id = %(id)s and i.status <> 'deleting' and b.status <> 'deleting' and (%(org)s::uuid is null or b.org_id = %(org)s)
+   and item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl);
+
+-- name: read_item
+-- As find_item; with a key, only while that is as it was. For `Reads`, whose plans don't depend on the parameters.
 select i.* from item_row i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
  where i.id = %(id)s and i.status <> 'deleting' and b.status <> 'deleting' and (%(org)s::uuid is null or b.org_id = %(org)s)
    and item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl)
    and (%(key)s::uuid is null or exists (
         select from api_key k where k.id = %(key)s and k.updated_at = %(key_as_of)s
            and (k.expires_at is null or k.expires_at > clock_now())));
+
+-- name: read_roots
+-- The roots of a base, as list_items without filters; with a key, only while that is as it was. For `Reads`, whose plans don't
+-- depend on the parameters: every condition uses an index or is cheap.
+select i.* from item_row i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+ where i.base_id = %(base)s and i.parent_id is null and i.id > %(after)s and i.status <> 'deleting'
+   and b.status <> 'deleting' and (%(org)s::uuid is null or b.org_id = %(org)s)
+   and item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl)
+   and (%(key)s::uuid is null or exists (
+        select from api_key k where k.id = %(key)s and k.updated_at = %(key_as_of)s
+           and (k.expires_at is null or k.expires_at > clock_now())))
+ order by i.id limit %(limit)s;
 
 -- name: find_items
 -- These items in any state, of one organisation or of any.
@@ -153,8 +171,7 @@ select id, base_id, parent_id, type, title, status, error_code, error_message, w
  order by id;
 
 -- name: list_items
--- Items of a base that principals see, after a cursor: all, the roots, or the children of one. With a key, only while that is
--- as it was.
+-- Items of a base that principals see, after a cursor: all, the roots, or the children of one.
 select i.* from item_row i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
  where i.base_id = %(base)s and (%(deleting)s or i.status <> 'deleting')
    and b.status <> 'deleting' and (%(org)s::uuid is null or b.org_id = %(org)s)
@@ -165,9 +182,6 @@ select i.* from item_row i join base b on b.id = i.base_id left join item o on o
    and (%(under)s::uuid is null or i.id in (select s.id from item_subtree(array[%(under)s::uuid]) s where s.depth > 0))
    and (%(title)s::text is null or strpos(lower(i.title), lower(%(title)s)) > 0)
    and (%(after)s::uuid is null or i.id > %(after)s)
-   and (%(key)s::uuid is null or exists (
-        select from api_key k where k.id = %(key)s and k.updated_at = %(key_as_of)s
-           and (k.expires_at is null or k.expires_at > clock_now())))
  order by i.id limit %(limit)s;
 
 -- name: set_acl

@@ -22,6 +22,7 @@ from gristmill.identity.key import ApiKey
 from gristmill.identity.organisation import LOCAL_ORG, OrgId
 
 queries = Queries(__package__ or "gristmill.catalog")
+_BEFORE_ALL = UUID(int=0)
 
 # ── bases: locks ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -258,16 +259,38 @@ async def delete_items(tx: Tx, ids: Sequence[ItemId]) -> DeletedItems:
 # ── items: questions ─────────────────────────────────────────────────────────────────────────────────────
 
 
-async def find_item(
-    tx: Tx | Reads, item_id: ItemId, viewer: Viewer = ADMIN, key: ApiKey | None = None
-) -> Item | None:
-    """The item of this id, unless it is being deleted or hidden from the viewer; with `key`, None too when the key was
-    changed, was revoked or has expired since it was looked up."""
+async def find_item(tx: Tx | Reads, item_id: ItemId, viewer: Viewer = ADMIN) -> Item | None:
+    """The item of this id, unless it is being deleted or hidden from the viewer."""
     return await queries.maybe(
-        tx,
+        tx, Item, "find_item", id=item_id, principals=viewer.principals, org=viewer.org
+    )
+
+
+async def read_item(reads: Reads, item_id: ItemId, viewer: Viewer, key: ApiKey | None) -> Item | None:
+    """As `find_item`; with `key`, None too when the key was changed, was revoked or has expired since it was looked up."""
+    return await queries.maybe(
+        reads,
         Item,
-        "find_item",
+        "read_item",
         id=item_id,
+        principals=viewer.principals,
+        org=viewer.org,
+        **_key_parameters(key),
+    )
+
+
+async def read_roots(
+    reads: Reads, base_id: BaseId, viewer: Viewer, key: ApiKey | None, *, limit: int, after: ItemId | None
+) -> list[Item]:
+    """The roots of a base after a cursor, as `list_items`; with `key`, none when the key was changed, was revoked or has
+    expired since it was looked up."""
+    return await queries.many(
+        reads,
+        Item,
+        "read_roots",
+        base=base_id,
+        limit=limit,
+        after=after or _BEFORE_ALL,
         principals=viewer.principals,
         org=viewer.org,
         **_key_parameters(key),
@@ -297,11 +320,9 @@ async def list_items(
     type: str | None = None,  # noqa: A002
     title: str | None = None,
     viewer: Viewer = ADMIN,
-    key: ApiKey | None = None,
 ) -> list[Item]:
     """Roots, children of `parent`, with `under` all descendants of one item, or with `everywhere` all items, in the order
-    of their creation; none of a base that is being deleted or belongs to another organisation. With `key`, none when the
-    key was changed, was revoked or has expired since it was looked up."""
+    of their creation; none of a base that is being deleted or belongs to another organisation."""
     return await queries.many(
         tx,
         Item,
@@ -318,7 +339,6 @@ async def list_items(
         title=title,
         principals=viewer.principals,
         org=viewer.org,
-        **_key_parameters(key),
     )
 
 

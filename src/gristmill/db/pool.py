@@ -84,8 +84,8 @@ class Database:
             configure=_set_timeouts,
             name="gristmill",
         )
-        self._pool._pool = _WarmestFirst()  # pyright: ignore[reportPrivateUsage]
-        self.reads = Reads(self._connect, self.connection, patience)
+        self._pool._pool = _WarmestFirst()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+        self.reads = Reads(self._connect_for_reads, self.connection, patience)
 
     async def open(self) -> None:
         """Open the first connection; `DatabaseUnavailable` when the server does not answer in time."""
@@ -132,6 +132,17 @@ class Database:
         connection = await psycopg.AsyncConnection.connect(self.url, **_KEYWORDS)
         try:
             await _set_timeouts(connection)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    async def _connect_for_reads(self) -> Tx:
+        """A connection that plans a statement once. Planning for the values of the parameters, as PostgreSQL prefers where a
+        condition may be left out, takes several times as long as these statements run."""
+        connection = await self._connect()
+        try:
+            await connection.execute("select set_config('plan_cache_mode', 'force_generic_plan', false)")
         except BaseException:
             await connection.close()
             raise

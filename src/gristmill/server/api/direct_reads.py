@@ -112,7 +112,7 @@ class DirectReads:
 
     async def _get_item(self, read: _ItemRead, caller: Caller, scope: Scope) -> _Response:
         item_id = await parse_item_id(read.item_id)
-        item = await catalog.find_item(self._reads, item_id, caller.viewer, caller.key)
+        item = await catalog.read_item(self._reads, item_id, caller.viewer, caller.key)
         if item is None:
             item = await guards.require_item(self._reads, item_id, await self._current_viewer(scope))
         body = ItemOut.__pydantic_serializer__.to_json(ItemOut.of(item), by_alias=True)
@@ -120,14 +120,14 @@ class DirectReads:
 
     async def _list_items(self, read: _PageRead, caller: Caller, scope: Scope) -> _Response:
         base_id, limit = await parse_base_id(read.base_id), read.limit
-        items = await catalog.list_items(
-            self._reads, base_id, limit=limit, after=read.after, viewer=caller.viewer, key=caller.key
+        items = await catalog.read_roots(
+            self._reads, base_id, caller.viewer, caller.key, limit=limit, after=read.after
         )
         if not items:
             viewer = await self._current_viewer(scope)
             await guards.require_base(self._reads, base_id, viewer)
-            items = await catalog.list_items(
-                self._reads, base_id, limit=limit, after=read.after, viewer=viewer
+            items = await catalog.read_roots(
+                self._reads, base_id, viewer, None, limit=limit, after=read.after
             )
         next_cursor = str(items[-1].id) if len(items) == limit else None
         page = _ItemPage(items=[ItemOut.of(item) for item in items], next_cursor=next_cursor)
