@@ -23,6 +23,7 @@ from tempfile import TemporaryDirectory
 from bench.free_embedder import FreeEmbedder
 from gristmill import app
 from gristmill.catalog import BaseId, NewItem
+from gristmill.cli.common import run_async
 from gristmill.embedding import Embedder, LocalEmbedder
 from gristmill.ingest.chunk import DEFAULT_TOKENS, Chunker
 from gristmill.jobs import QueueLimits
@@ -210,9 +211,9 @@ def main() -> None:
     chosen = options.only or ["pace", "free", "memory", "kills"]
     peers = [peer for peer in options.peers.split(",") if peer]
     if "pace" in chosen:
-        asyncio.run(measure_pace(options.corpus, options.files, options.rounds))
+        run_async(measure_pace(options.corpus, options.files, options.rounds))
     if "free" in chosen:
-        asyncio.run(measure_free(options.corpus, options.files, options.rounds, peers))
+        run_async(measure_free(options.corpus, options.files, options.rounds, peers))
     if "memory" in chosen or "kills" in chosen:
         from bench import ingest_trials
 
