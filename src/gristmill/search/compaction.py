@@ -49,7 +49,7 @@ async def queue_compactions(db: Database) -> int:
             max_age=MAX_DELETED_AGE,
         )
         queued = await jobs.enqueue(
-            tx, *(NewJob(CompactBase(BaseId(base)), lane=str(base)) for base in base_ids)
+            tx, *(NewJob(CompactBase(BaseId(base)), lane=str(base)) for base in sorted(base_ids))
         )
     return sum(job.created for job in queued)
 

@@ -44,6 +44,7 @@ begin
                           subject uuid, payload jsonb, attempts smallint, delay interval)) with ordinality
                as u(kind, lane, priority, workload, key, subject, payload, attempts, delay, n)
          where v_new is null or not exists (select from job j where j.id = v_ids[u.n])
+         order by u.key, u.n -- else two transactions with the same keys could each wait for the other
         on conflict (key) where key is not null and state <> 'dead' do nothing;
         if v_new is null then
             get diagnostics v_new = row_count;
