@@ -134,7 +134,9 @@ async def measure(options: argparse.Namespace, folder: Path) -> bool:
             pace = 2 * beside.pace / (alone.pace + again.pace)
             print(f"  texts embedded a second, beside reads : without them = {pace:.3f}")
             efficiency = 2 * beside.efficiency / (alone.efficiency + again.efficiency)
-            print(f"  texts embedded per CPU-second of the worker, beside reads : without them = {efficiency:.3f}")
+            print(
+                f"  texts embedded per CPU-second of the worker, beside reads : without them = {efficiency:.3f}"
+            )
         return _report(beside.result, still_ingesting)
     finally:
         daemon.kill()

@@ -117,18 +117,6 @@ def pytest_testnodedown(node: Any, error: object) -> None:
         )
 
 
-_crashed: set[str] = set()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_handlecrashitem(crashitem: str, report: Any, sched: Any) -> None:
-    """Run the test of a crashed process once more. The crash is not silent: the summary prints its stacks."""
-    if crashitem not in _crashed:
-        _crashed.add(crashitem)
-        report.outcome = "crashed"
-        sched.mark_test_pending(crashitem)
-
-
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print where tests hung."""
     summarise(config.stash[_stacks], terminalreporter)

@@ -66,16 +66,29 @@ def test_doctor_names_the_guarantees(run: RunCommand) -> None:
     assert [result["what"] for result in results][-1] == "guarantees"
 
 
-MESSAGE_AT_ONCE = (
-    "-c",
-    "from gristmill.cli import main, open_gristmill; open_gristmill._MOMENT = 0; main()",
-)
+# The database is opened only after the message was printed.
+_SLOW_DATABASE = """
+import asyncio, contextlib, threading
+from gristmill import app
+from gristmill.cli import main, open_gristmill, output
+printed, print_message, open_app = threading.Event(), output.err.print, app.gristmill
+def print_and_go_on(text):
+    print_message(text)
+    printed.set()
+@contextlib.asynccontextmanager
+async def open_slowly(*arguments, **options):
+    await asyncio.to_thread(printed.wait)
+    async with open_app(*arguments, **options) as mill:
+        yield mill
+open_gristmill._MOMENT, output.err.print, app.gristmill = 0, print_and_go_on, open_slowly
+main()
+"""
 
 
 def test_a_terminal_shows_that_the_database_is_being_opened_and_a_pipe_does_not(
     env: dict[str, str], run: RunCommand
 ) -> None:
-    output = run_in_terminal(env, "status", program=MESSAGE_AT_ONCE)
+    output = run_in_terminal(env, "status", program=("-c", _SLOW_DATABASE))
     assert output.lines[0] == "Connecting to the database …"
     assert output.lines[1].startswith("No knowledge bases yet.")
     assert run("status").stdout.startswith("No knowledge bases yet.")

@@ -1,9 +1,11 @@
 """Archives and compound files, without a child process."""
 
+import resource
 from pathlib import Path
 
 import pytest
 
+from gristmill.readers import sandbox
 from gristmill.readers.formats import compound_writer
 from gristmill.readers.formats.archive import ArchiveEntries
 from gristmill.readers.libraries import olefile
@@ -45,3 +47,17 @@ def test_a_written_compound_file_can_be_read_back(tmp_path: Path) -> None:
         assert not ole.parsing_issues
         assert {tuple(entry) for entry in ole.listdir()} == set(streams)
         assert all(ole.openstream(list(path)).read() == data for path, data in streams.items())
+
+
+def test_reading_in_this_process_limits_nothing_of_it() -> None:
+    """Limits are for the children that only read. A limit on CPU time would end this process some minutes later."""
+    kinds = (resource.RLIMIT_CPU, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE)
+    before = [resource.getrlimit(kind) for kind in kinds]
+    try:
+        sandbox.limit_cpu(1000)
+        sandbox.limit_memory(1 << 40)
+        sandbox.limit_file_size(1 << 40)
+        assert [resource.getrlimit(kind) for kind in kinds] == before
+    finally:
+        for kind, limits in zip(kinds, before, strict=True):
+            resource.setrlimit(kind, limits)

@@ -127,3 +127,15 @@ async def test_plain_reads_do_not_reach_the_framework(http: httpx.AsyncClient, m
         assert routed == []
         assert (await client.get(f"{items}?q=Brot")).status_code == 200
     assert routed == [items]
+
+
+async def test_an_item_that_is_being_deleted_is_neither_read_nor_listed(
+    http: httpx.AsyncClient, mill: app.Gristmill
+) -> None:
+    """S0-32."""
+    base, ids = await fill(http)
+    async with mill.db.transaction() as tx:
+        await tx.execute("update item set status = 'deleting' where id = %s", [ids[0]])
+    assert (await http.get(f"/api/knowledge-items/{ids[0]}")).status_code == 404
+    listed = (await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]
+    assert [item["id"] for item in listed] == ids[1:]

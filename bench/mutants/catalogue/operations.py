@@ -167,8 +167,19 @@ MUTANTS = (
     Mutant(
         "deleting-items-are-read",
         "catalog/queries.sql",
-        " where i.id = %(id)s and i.status <> 'deleting' and b.status <> 'deleting'",
-        " where i.id = %(id)s and b.status <> 'deleting'",
+        "-- name: read_item\n-- As find_item; with a key, only while that is as it was. For `Reads`, whose plans don't depend on the parameters.\n"
+        "select i.* from item_row i join base b on b.id = i.base_id left join item o on o.id = i.acl_from\n"
+        " where i.id = %(id)s and i.status <> 'deleting'",
+        "-- name: read_item\n-- As find_item; with a key, only while that is as it was. For `Reads`, whose plans don't depend on the parameters.\n"
+        "select i.* from item_row i join base b on b.id = i.base_id left join item o on o.id = i.acl_from\n"
+        " where i.id = %(id)s and true",
+        ("S0-32",),
+    ),
+    Mutant(
+        "deleting-roots-are-listed",
+        "catalog/queries.sql",
+        " where i.base_id = %(base)s and i.parent_id is null and i.id > %(after)s and i.status <> 'deleting'",
+        " where i.base_id = %(base)s and i.parent_id is null and i.id > %(after)s",
         ("S0-32",),
     ),
     Mutant(

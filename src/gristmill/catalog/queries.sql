@@ -150,8 +150,8 @@ select i.* from item_row i join base b on b.id = i.base_id left join item o on o
            and (k.expires_at is null or k.expires_at > clock_now())));
 
 -- name: read_roots
--- The roots of a base, as list_items without filters; with a key, only while that is as it was. For `Reads`, whose plans don't
--- depend on the parameters: every condition uses an index or is cheap.
+-- The roots of a base, as list_items without filters; with a key, only while that is as it was.
+-- For `Reads`, whose plans don't depend on the parameters: every condition uses an index or is cheap.
 select i.* from item_row i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
  where i.base_id = %(base)s and i.parent_id is null and i.id > %(after)s and i.status <> 'deleting'
    and b.status <> 'deleting' and (%(org)s::uuid is null or b.org_id = %(org)s)

@@ -43,8 +43,13 @@ _FORBIDDEN_EVENTS = frozenset(
 )
 
 
+_is_locked_down = False
+
+
 def lock_down(parent: int) -> bool:
     """Give up what reading doesn't need; returns whether the kernel itself cut off the network."""
+    global _is_locked_down
+    _is_locked_down = True
     is_isolated = _isolate(parent) if sys.platform == "linux" else False
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(ValueError, OSError):  # the hard limit is lower already
@@ -70,6 +75,8 @@ def limit_cpu(seconds: int) -> None:
 
 
 def _set_soft_limit(kind: int, limit: int) -> None:
+    if not _is_locked_down:  # a process that does other things too: the limit would kill it some time later
+        return
     _, hard = resource.getrlimit(kind)
     with contextlib.suppress(ValueError, OSError):  # macOS refuses some; the parent's time limit still holds
         resource.setrlimit(kind, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))

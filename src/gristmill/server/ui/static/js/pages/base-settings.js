@@ -45,8 +45,9 @@ export function page(route) {
 }
 
 /**
- * @param {FormData} form The changes that the form asks for, as the API takes them. The chunk size only if someone changed
- * it: the default may be more than the base's model takes. @param {Base} base
+ * The changes that the form asks for, as the API takes them. The chunk size only if someone changed it: the default
+ * may be more than the base's model takes.
+ * @param {FormData} form @param {Base} base
  */
 function changesFrom(form, base) {
   const maxTokens = form.get("maxTokens") ? Number(form.get("maxTokens")) : undefined;
