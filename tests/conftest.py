@@ -16,6 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
+import hypothesis
 import psycopg
 import pytest
 from psycopg import sql
@@ -43,6 +44,10 @@ _CACHE_DIR = Path(tempfile.gettempdir()) / "gristmill-tests-cache"
 _ROOM_NEEDED = 4 * 2**30  # for the databases of the tests that run at the same time, and the log
 _MAX_WORKERS = 8
 _MARKERS = {"crash": "crash", "ui": "browser"}  # by folder
+
+# A deadline would be an assert on the wall clock.
+hypothesis.settings.register_profile("gristmill", deadline=None)
+hypothesis.settings.load_profile("gristmill")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -236,7 +236,7 @@ async def test_the_lease_is_proved_in_every_move(db: Database) -> None:
     assert await counts(db) == {}
 
 
-@pytest.mark.parametrize("end", ["fails", "is lost"])
+@pytest.mark.parametrize("end", ["fails", "fails for good", "is lost"])
 async def test_a_job_that_is_being_cancelled_never_returns(db: Database, end: str) -> None:
     """S4-43: its attempt fails before the worker knows of the cancel, or the worker is gone."""
     await enqueue(db, NewJob(Plain(), "a"))
@@ -247,6 +247,8 @@ async def test_a_job_that_is_being_cancelled_never_returns(db: Database, end: st
     async with db.transaction() as tx:
         if end == "fails":
             await store.postpone(tx, job, LEASE, counted=True, error=None)
+        elif end == "fails for good":
+            await store.bury(tx, job, Transient("x"))
         else:
             await store.unregister_worker(tx, worker)
         rows = await (await tx.execute("select outcome from job_history")).fetchall()

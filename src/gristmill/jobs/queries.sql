@@ -94,6 +94,11 @@ returning id;
 select job_archive(array[j.id], 'cancelled')
   from (select id from job where id = %(id)s and lease = %(lease)s and state = 'running' for update) j;
 
+-- name: finish_requested_cancel
+-- running -> cancelled, if that was requested: the job has ended by itself.
+select job_archive(array[j.id], 'cancelled')
+  from (select id from job where id = %(id)s and lease = %(lease)s and state = 'running' and cancelling for update) j;
+
 -- name: requeue_all
 -- running -> queued, all jobs of a worker that stops; the attempt is not counted.
 select job_requeue(array(select id from job where worker = %(worker)s and state = 'running' order by id for update),

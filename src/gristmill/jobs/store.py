@@ -87,7 +87,10 @@ async def postpone(
 
 
 async def bury(tx: Tx, job: Job, error: GristmillError) -> None:
-    """running → dead. It takes the place of older dead jobs of its kind about the same subject."""
+    """running → dead; cancelled if that was requested meanwhile, as by the deletion of its subject. A dead job takes the
+    place of older dead jobs of its kind about the same subject."""
+    if await queries.values(tx, "finish_requested_cancel", id=job.id, lease=job.lease):
+        return
     if not await queries.values(tx, "bury", id=job.id, lease=job.lease, error=_error_json(error, job)):
         raise LeaseLost(f"job {job.id} is no longer ours")
 
