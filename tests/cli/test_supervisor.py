@@ -14,6 +14,8 @@ from gristmill.db import reaper
 from tests.gristmill_process import ServeProcess, environment, run_command, run_serve
 from tests.wait_until import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def processes(server: ServeProcess) -> dict[str, int]:
     """The pids of the processes that a `gristmill serve` runs, by their names."""

@@ -127,12 +127,13 @@ class Supervisor:
                 os.kill(child.pid, number)
 
     def _reap(self) -> None:
-        for child in self._children:
-            if child.pid == 0:
-                continue
-            pid, status = os.waitpid(child.pid, os.WNOHANG)
-            if pid:
-                self._record_end(child, os.waitstatus_to_exitcode(status))
+        """Take the exit codes of all processes that ended. In a container without an init, orphans are among them."""
+        children = {child.pid: child for child in self._children if child.pid}
+        with contextlib.suppress(ChildProcessError):  # none is left
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                pid, status = ended
+                if pid in children:
+                    self._record_end(children[pid], os.waitstatus_to_exitcode(status))
 
     def _record_end(self, child: _Child, code: int) -> None:
         pid, child.pid = child.pid, 0
