@@ -152,27 +152,33 @@ async def scrape(server: ServeProcess) -> str:
 
 
 _SCRIPT = """
-import os, signal, sys, time
+import os, signal, sys
 from gristmill.cli.supervisor import Role, Supervisor
 from gristmill.telemetry import logs
 logs.configure("info", "json")
 
+announced, announce = os.pipe()
+
 def end(report_ready):
     report_ready()
-    time.sleep(0.2)
+    os.read(announced, 1)
     return 3
 
 def hang(report_ready):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     report_ready()
     while True:
-        time.sleep(60)
+        signal.pause()
 
 def fail(report_ready):
     raise ValueError("broken")
 
 role = Role(sys.argv[1], globals()[sys.argv[1]])
-sys.exit(Supervisor([role], stop_timeout=0.3).run(lambda: print("ready", flush=True)))
+def report():
+    print("ready", flush=True)
+    os.write(announce, b"x" * 100)  # one for each start
+
+sys.exit(Supervisor([role], stop_timeout=0.3).run(report))
 """
 
 
