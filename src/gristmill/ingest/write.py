@@ -165,8 +165,8 @@ class WriteStage:
         return _LexedBatch(embedded, prepared)
 
     async def _lock_wanted(self, tx: Tx, tasks: Sequence[IndexTask]) -> set[IndexTask]:
-        """The tasks that may be written: this worker holds their jobs, and their versions are wanted and locked. The
-        others are completed."""
+        """The tasks that may be written: they have not failed, this worker holds their jobs, and their versions are wanted
+        and locked. The others are completed."""
         await catalog.lock_bases_shared(tx, [task.base.id for task in tasks])
         fenced = await jobs.fence_all(tx, [task.job for task in tasks])
         owned = [task for task in tasks if task.job.id in fenced]
@@ -178,7 +178,8 @@ class WriteStage:
                 )
             elif task.item.id not in wanted:
                 task.completion.finish()
-        return {task for task in owned if task.item.id in wanted}
+        # The rest of a document that failed must not be published: its job is about to be tried again.
+        return {task for task in owned if task.item.id in wanted and not task.completion.is_done}
 
     async def _store_contents(self, tx: Tx, planned: Sequence[PlannedWrite]) -> list[DocumentState]:
         """Contents first, because versions refer to them. The parts of contents that are complete are not stored again.
