@@ -56,6 +56,42 @@ async def test_a_rejected_request_may_be_sent_again(http: httpx.AsyncClient) -> 
     assert bad.json()["code"] == "bad_idempotency_key"
 
 
+async def test_a_request_whose_client_left_before_the_end_of_its_body_may_be_sent_again(
+    mill: app.Gristmill, http: httpx.AsyncClient
+) -> None:
+    body, headers = b'{"name": "wheat"}', {"content-type": "application/json", "idempotency-key": "half"}
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": "/api/knowledge-bases",
+        "raw_path": b"/api/knowledge-bases",
+        "query_string": b"",
+        "headers": [
+            (name.encode(), value.encode()) for name, value in {"host": "localhost", **headers}.items()
+        ],
+        "client": ("127.0.0.1", 1),
+        "server": ("localhost", 80),
+    }
+    received = iter(
+        [{"type": "http.request", "body": body[:5], "more_body": True}, {"type": "http.disconnect"}]
+    )
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return next(received)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await mill.api(scope, receive, send)
+    assert sent == []
+    whole = await http.post("/api/knowledge-bases", content=body, headers=headers)
+    assert (whole.status_code, whole.json()["name"]) == (201, "wheat")
+
+
 async def test_of_concurrent_identical_requests_one_is_executed(http: httpx.AsyncClient) -> None:
     headers = {"Idempotency-Key": "race"}
     answers = await asyncio.gather(

@@ -22,6 +22,7 @@ from typing import Any
 from uuid import UUID
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -49,7 +50,10 @@ class IdempotencyHandler:
         """Execute the request, or replay its response."""
         headers = Headers(scope=scope)
         request_key = RequestKey(caller.org, caller.identifier, _validate_key(headers[HEADER]))
-        body, receive = await _buffer_body(headers, receive)
+        try:
+            body, receive = await _buffer_body(headers, receive)
+        except ClientDisconnect:
+            return  # The key stays free for the whole request; there is nobody to respond to.
         fingerprint = _fingerprint(scope, headers, body)
         async with self._db.transaction() as tx:
             claim = await idempotency.claim(tx, request_key, fingerprint)
@@ -159,15 +163,18 @@ def _validate_key(key: str) -> str:
 
 
 async def _buffer_body(headers: Headers, receive: Receive) -> tuple[bytes, Receive]:
-    """The body, and a `receive` that delivers it again. An upload is too large to buffer, so its length is used instead."""
+    """The body, and a `receive` that delivers it again. An upload is too large to buffer, so its length is used instead.
+    Raises ClientDisconnect if the client leaves before the end of the body."""
     if headers.get("content-type", "").startswith("multipart/"):
         return headers.get("content-length", "").encode(), receive
     messages: list[MutableMapping[str, Any]] = []
     has_more = True
     while has_more:
         message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
         messages.append(message)
-        has_more = message["type"] == "http.request" and message.get("more_body", False)
+        has_more = message.get("more_body", False)
     body = b"".join(message.get("body", b"") for message in messages)
     remaining = iter(messages)
 
