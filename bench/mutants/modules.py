@@ -61,7 +61,11 @@ MODULES = {
     "lexer": PureModule("gristmill.search.lexer", ("tests/search/test_lexer.py",)),
     "chunking": PureModule(
         "gristmill.ingest.chunk",
-        ("tests/ingest/test_chunk.py",),
+        (
+            "tests/ingest/test_chunk.py",
+            "tests/ingest/test_chunk_limits.py",
+            "tests/ingest/test_chunk_structure.py",
+        ),
         left_out="linear or blank_lines_cost or memory or nothing_is_lost or depend_on_the_parts",
     ),
     "transitions": PureModule(

@@ -96,7 +96,8 @@ async def test_a_document_is_converted_elsewhere_and_no_slot_is_held_meanwhile(
     await worker.run(await worker.take("index_document"))
     await worker.assert_healthy()
     move = await worker.run(await worker.take("check_file_processing_result"))
-    assert move == retry.Postpone(timedelta(seconds=5), counted=False)
+    assert isinstance(move, retry.Postpone)
+    assert (move.delay, move.counted) == (timedelta(seconds=5), False)
     assert (await status(worker))[0] == "reading"
     await worker.make_due()
     move = await worker.step()
@@ -109,6 +110,31 @@ async def test_a_document_is_converted_elsewhere_and_no_slot_is_held_meanwhile(
     assert await content(worker) == ["# Converted\n\nEmmer by remote-1.\n"]
     assert service.started_files == ["a.pdf"]
     assert await worker.rows("select 1 from conversion") == []
+
+
+async def test_an_item_says_that_it_waits_for_the_processor_since_when_and_until_when(
+    worker: ManualWorker, base: Base, service: FakeProcessor
+) -> None:
+    async def waiting_for() -> dict[str, str]:
+        return await worker.value("select waiting_for from item_row")
+
+    await upload(worker, base, "a.pdf", b"%PDF bytes")
+    await worker.run(await worker.take("index_document"))
+    await worker.run(await worker.take("check_file_processing_result"))
+    first = await waiting_for()
+    assert first["code"] == "conversion_running"
+    assert first["message"] == "The file processor 'service' is converting the file."
+    assert first["next_attempt_at"] > first["since"]
+    service.state = ConversionState("waiting", position=3)
+    await worker.make_due()
+    await worker.step()
+    second = await waiting_for()
+    assert second["message"] == "The file is number 3 in the queue of the file processor 'service'."
+    assert second["since"] == first["since"]
+    service.state = ConversionState("done")
+    await worker.make_due()
+    await worker.work()
+    assert await waiting_for() is None
 
 
 @pytest.mark.parametrize("policy", ["fail", "warn"])

@@ -23,7 +23,7 @@ from pathlib import Path
 from gristmill import catalog, contents, events, faults, jobs
 from gristmill.contents import ConversionRow, NewContentPart, NewVersion
 from gristmill.db import Database, Tx
-from gristmill.errors import GristmillError, LeaseLost, NoText, Permanent, WorkError
+from gristmill.errors import GristmillError, LeaseLost, NoText, Permanent, Transient, WorkError
 from gristmill.events import ItemFailed
 from gristmill.identity import LOCAL_ORG, scoped_digest
 from gristmill.ingest.inspect_original import PART, content_digest, inspect_original
@@ -83,7 +83,7 @@ class Converter:
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
             await contents.save_conversion(tx, _row(work, result))
-        return Snooze(pause_before_check(result))
+        return _wait_for(work, result)
 
     async def cancel(self, job: Job) -> Outcome:
         """Cancel a remote conversion that is no longer wanted."""
@@ -149,7 +149,7 @@ class Converter:
         except LeaseLost:
             await processor.cancel(remote_id)
             raise
-        return Snooze(pause_before_check(conversion))
+        return _wait_for(work, conversion)
 
     async def _upload(self, job: Job, processor: Processor, source: Source) -> str | None:
         async with self._db.connection() as tx:
@@ -221,6 +221,16 @@ class Converter:
             await contents.drop_conversions(tx, [work.item_id], version=work.version)
             await jobs.complete(tx, job)
         return Done()
+
+
+def _wait_for(work: CheckFileProcessing, conversion: Conversion) -> Snooze:
+    """Check again after a pause, and say meanwhile what the item waits for."""
+    state = f"The file processor {work.processor!r} is converting the file."
+    if conversion.position:
+        state = (
+            f"The file is number {conversion.position} in the queue of the file processor {work.processor!r}."
+        )
+    return Snooze(pause_before_check(conversion), Transient(state, code="conversion_running"))
 
 
 def _conversion(row: ConversionRow, remote_id: str) -> Conversion:

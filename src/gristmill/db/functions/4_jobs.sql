@@ -143,9 +143,9 @@ begin
                run_at = clock_now() + p_delay, lease = null, worker = null,
                attempt = j.attempt - case when p_counted then 0 else 1 end,
                errors = case when p_error is null then j.errors
-                             -- A job that waits for room says so once, however often it looks.
-                             when not p_counted and p_error ->> 'code' = 'queue_full' and j.errors -> -1 ->> 'code' = 'queue_full'
-                             then j.errors
+                             -- A job that polls says once what it waits for, and since when, with the latest message.
+                             when not p_counted and p_error ->> 'code' = j.errors -> -1 ->> 'code'
+                             then (j.errors - -1) || (j.errors -> -1 || p_error)
                              else j.errors || (p_error || jsonb_build_object('at', clock_now(), 'attempt', j.attempt)) end
          where j.id = any (p_ids) and j.state = 'running' and not j.cancelling
         returning j.lane, j.priority)
