@@ -75,6 +75,7 @@ MODULES = {
             "tests/operations/test_container_status.py",
             "tests/operations/test_stages.py",
             "tests/operations/test_restart.py",
+            "tests/ingest/test_attachments.py",
         ),
         needs_database=True,
     ),

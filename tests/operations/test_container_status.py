@@ -129,3 +129,18 @@ async def test_an_entry_that_cannot_be_read_is_failed_by_every_listing(
             await worker.reindex(base, root)
             await worker.run(await worker.take("reindex_subtree"))
     await worker.assert_healthy()
+
+
+async def test_a_folder_whose_listing_is_cancelled_has_failed_when_its_last_child_ends(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    """S0-10, S4-49: as long as a child is active, so is the folder."""
+    items = await index_folder(worker, base, docs)
+    await worker.reindex(base, items["docs"].id)
+    await worker.step()
+    await worker.add(base, note_to_add("n", "rye n"), parent_id=items["docs"].id)
+    job_id = await worker.value("select id from job where kind = 'prepare_root'")
+    await cancel.cancel(worker.db, job_id)
+    assert (await worker.statuses())["docs"] == "processing"
+    await worker.work()
+    assert await worker.statuses() == COMPLETED | {"docs": "failed", "n": "completed"}
