@@ -5,6 +5,8 @@ import signal
 import sys
 from types import FrameType
 
+from gristmill.cli.imports import pause_garbage_collector
+
 __all__ = ["main"]
 
 _INTERRUPTED = 130
@@ -14,7 +16,12 @@ def main() -> None:
     """Run the command. Ctrl-C ends it with one line and exit code 130 at any time, also while modules are imported and
     while the interpreter shuts down."""
     signal.signal(signal.SIGINT, _exit_at_once)
-    from gristmill.cli.commands import run  # takes most of a second, in which Ctrl-C would print a traceback
+    # Looking for plugins of pydantic would read the metadata of every installed package, in every process.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    with pause_garbage_collector():
+        from gristmill.cli.commands import (
+            run,
+        )  # takes a third of a second, in which Ctrl-C would print a traceback
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

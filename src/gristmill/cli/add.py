@@ -15,7 +15,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from gristmill import clock
 from gristmill.cli.client_session import ClientSession, Refused
 from gristmill.errors import Permanent
-from gristmill.sources.url import normalise
 
 POLL_INTERVAL = timedelta(milliseconds=300)
 _FINAL_STATUSES = ("completed", "failed")
@@ -104,6 +103,8 @@ def _refused_entry(index: int, item: Mapping[str, Any]) -> dict[str, Any] | None
         except (OSError, ValueError):
             return None
     elif "url" in item:
+        from gristmill.sources.url import normalise  # imports the libraries of all sources
+
         try:
             normalise(item["url"])
         except Permanent as error:

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from gristmill.cli import serve_lock
+from gristmill.cli.imports import pause_garbage_collector
 from gristmill.client import Client, Refused
 from gristmill.settings import Settings
 
@@ -40,7 +41,8 @@ async def connect(settings: Settings, *, work: bool) -> AsyncGenerator[ClientSes
         async with Client(url, key) as client:
             yield ClientSession(client, is_remote=True, new_client=lambda: Client(url, key))
         return
-    from gristmill.cli.open_gristmill import open_gristmill  # not needed with a running server
+    with pause_garbage_collector():
+        from gristmill.cli.open_gristmill import open_gristmill  # not needed with a running server
 
     # No key needed: this process opens the database itself and listens on no port.
     local_settings = settings.model_copy(update={"host": "127.0.0.1", "require_key": False})

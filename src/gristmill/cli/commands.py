@@ -12,6 +12,7 @@ from gristmill import __version__, clock
 from gristmill.cli import base_commands, connector_commands, key_commands
 from gristmill.cli.common import AsJson, DataDir, load_settings, run_async, run_with_client
 from gristmill.cli.help import CommandLine
+from gristmill.cli.imports import pause_garbage_collector
 from gristmill.cli.output import console, out, print_error, print_json
 from gristmill.errors import GristmillError
 
@@ -47,7 +48,8 @@ def serve(
     ] = None,
 ) -> None:
     """Run the server and a worker. Ctrl-C stops both, and the built-in PostgreSQL."""
-    from gristmill.cli.serve import serve as run
+    with pause_garbage_collector():
+        from gristmill.cli.serve import serve as run
 
     current = load_settings(
         quiet=False, data_dir=data_dir, host=host, port=port, single_process=single_process
@@ -60,7 +62,8 @@ def serve(
 @cli.command()
 def worker(data_dir: DataDir = None) -> None:
     """Run an additional worker, on this machine or, with GRISTMILL_DATABASE_URL, on any other."""
-    from gristmill.cli.serve import work
+    with pause_garbage_collector():
+        from gristmill.cli.serve import work
 
     current = load_settings(quiet=False, data_dir=data_dir)
     run_async(
@@ -217,8 +220,9 @@ def doctor(as_json: AsJson = False, data_dir: DataDir = None) -> None:
 @cli.command()
 def mcp(data_dir: DataDir = None) -> None:
     """Run an MCP server on standard input and output, for agents."""
-    from gristmill.cli.client_session import connect
-    from gristmill.server.mcp.tools import create
+    with pause_garbage_collector():
+        from gristmill.cli.client_session import connect
+        from gristmill.server.mcp.tools import create
 
     async def run() -> None:
         async with connect(current, work=True) as session:
