@@ -122,7 +122,7 @@ async def fill(db: Database, base: Base, chunks: int, synthetic: Synthetic) -> N
 async def wait_until_compacted(mill: app.Gristmill) -> None:
     """Wait until compaction has nothing left to do."""
     while True:
-        job_count = await compaction.queue_compactions(mill.db)
+        job_count = await compaction.CompactionScheduler(mill.db).queue_due()
         async with mill.db.connection() as tx:
             waiting = await jobs.counts(tx)
         if not job_count and not waiting:

@@ -7,7 +7,6 @@ from typing import Any, cast
 import pytest
 
 from gristmill import app, clock
-from gristmill.db import Database
 from gristmill.search import compaction
 
 
@@ -37,10 +36,10 @@ async def test_queueing_compactions_goes_on_after_an_unexpected_error(
 ) -> None:
     failing = FailingOnce()
 
-    async def queue_compactions(_db: Database) -> int:
+    async def queue_due(_scheduler: compaction.CompactionScheduler) -> int:
         return int(failing())
 
-    monkeypatch.setattr(compaction, "queue_compactions", queue_compactions)
+    monkeypatch.setattr(compaction.CompactionScheduler, "queue_due", queue_due)
     loop = cast(Any, app)._keep_compacting(cast(Any, None))
     await run_until_repeated(loop, failing)
     assert "a bug" in caplog.text

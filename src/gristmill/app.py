@@ -369,9 +369,10 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> di
 async def _keep_compacting(db: Database) -> None:
     """Queue compactions. Bases that a failed check missed are found by the next one, in any worker."""
     outage, failures = Outage(log, "the database"), Outage(log, "the queueing of compactions")
+    scheduler = compaction.CompactionScheduler(db)
     while True:
         try:
-            await compaction.queue_compactions(db)
+            await scheduler.queue_due()
             outage.clear()
             failures.clear()
         except GristmillError as error:

@@ -126,3 +126,49 @@ async def test_a_kill_at_a_named_point_leaves_no_partial_state(
         assert len(hits) == (1 if is_committed else 0)
         assert set((await reconciler_repairs(server)).values()) == {0}
         server.stop()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "remove.before_commit=kill@1",  # its chunks
+        "remove.before_commit=kill@6",  # its items
+        "remove.batch=kill@1",
+        "remove.base_dropped=kill",
+    ],
+)
+async def test_a_kill_on_either_side_of_a_batch_leaves_a_base_that_is_removed_to_its_end(
+    fault: str, database_url: str, tmp_path: Path, cache_dir: Path, quick_embedder: dict[str, str]
+) -> None:
+    """S0-34, S1-19, S1-20: nothing of it is visible in between, and the receipt counts everything once."""
+    settings = {"database_url": database_url, "lease": "PT1S", **quick_embedder}
+    dying = environment(tmp_path / "data", cache_dir, faults=fault, **settings)
+    with run_serve(dying, log=tmp_path / "log") as server, server.client() as http:
+        base = http.post("/api/knowledge-bases", json={"name": "notes"}).json()["id"]
+        notes = [{"type": "note", "content": f"Flour {number}."} for number in range(3)]
+        http.post(f"/api/knowledge-bases/{base}/items", json={"items": notes})
+
+        async def is_filled() -> bool:
+            return counts(server, base) == {"completed": 3}
+
+        await wait_until(is_filled)
+        job_id = http.delete(f"/api/knowledge-bases/{base}").json()["jobId"]
+        assert server.process.wait(30) == -9
+    with run_serve(environment(tmp_path / "data", cache_dir, **settings), log=tmp_path / "log") as server:
+        with server.client() as http:
+            assert http.get(f"/api/knowledge-bases/{base}").status_code == 404
+
+            async def is_done() -> bool:
+                return http.get(f"/api/jobs/{job_id}").json()["state"] == "done"
+
+            await wait_until(is_done)
+            receipt = http.get(f"/api/jobs/{job_id}").json()["result"]
+            assert http.get("/api/health/invariants").json() == {"violations": []}
+        assert receipt == {"items": 3, "chunks": 3, "contents": 3, "blobs": 0}
+        with psycopg.connect(database_url) as connection:
+            remaining = connection.execute(
+                "select (select count(*) from base), (select count(*) from item), (select count(*) from chunk),"
+                " (select count(*) from segment), (select count(*) from deleted_chunk)"
+            ).fetchone()
+        assert remaining == (0, 0, 0, 0, 0)
+        server.stop()

@@ -9,10 +9,23 @@ from gristmill import jobs
 from gristmill.catalog.lifecycle import TERMINAL, ItemStatus
 from gristmill.db import Database
 from gristmill.db.queries import Queries, Tx
+from gristmill.identity import LOCAL_ORG
 from gristmill.jobs import NewJob
 from tests.jobs.sample_work import Plain
 
 LANES = 200
+NEW_BASE: dict[str, Any] = {
+    "name": "new",
+    "embedder": "x",
+    "embedder_identity": "x",
+    "dimensions": 2,
+    "chunking": "{}",
+    "file_processor": None,
+    "on_restart": "resume",
+    "settings": "{}",
+    "acl": [],
+    "org": LOCAL_ORG,
+}
 
 
 async def claim_page_count(db: Database) -> int:
@@ -109,6 +122,85 @@ async def test_finding_active_items_costs_no_more_beside_many_finished_ones(db: 
     many = await page_counts(db, folder)
     grown = {name: (few[name], many[name]) for name in few if many[name] > 2 * few[name] + 10}
     assert not grown, f"pages with 100 and with 20,100 finished items: {grown}"
+
+
+# What a search, a write or a removal asks about one base, by package; `base` and `item` are added to the parameters.
+SCOPE: dict[str, Any] = dict.fromkeys(
+    (
+        *("principals", "types", "under", "metadata", "created_after", "created_before"),
+        *("updated_after", "updated_before"),
+    )
+)
+BASE_STATEMENTS: list[tuple[str, str, dict[str, Any]]] = [
+    ("gristmill.catalog", "find_base", {"principals": None, "org": None}),
+    ("gristmill.catalog", "find_base_by_name", {"name": "b 0", "principals": None, "org": LOCAL_ORG}),
+    ("gristmill.catalog", "find_bases_by_embedder", {"identity": "x", "limit": 16}),
+    ("gristmill.catalog", "childless_items", {"limit": 500}),
+    ("gristmill.catalog", "insert_base", NEW_BASE),
+    ("gristmill.integrity", "find_unremoved_bases", {"limit": 100}),
+    ("gristmill.search", "list_segments", {}),
+    ("gristmill.search", "items_in_scope", SCOPE | {"limit": 100}),
+    ("gristmill.search", "nearest_chunks", SCOPE | {"vector": "[1,0]", "limit": 10}),
+    ("gristmill.search", "similarities", SCOPE | {"vector": "[1,0]", "nos": [1, 2, 3]}),
+    ("gristmill.search", "visible_chunks", SCOPE | {"nos": [1, 2, 3]}),
+    ("gristmill.search", "existing_indexes", {"version": 1}),
+    ("gristmill.search", "drop_leftovers", {"limit": 100}),
+    ("gristmill.search", "drop_base_chunks", {"after": 0, "limit": 10}),
+    ("gristmill.search", "drop_base_segments", {"limit": 10}),
+    ("gristmill.search", "drop_base_deleted_numbers", {"limit": 10}),
+    ("gristmill.search", "bases_with_new_segments", {"after": 1_000_000}),
+    ("gristmill.search", "next_bases", {"after": UUID(int=0), "limit": 10}),
+    ("gristmill.catalog", "drop_base", {}),
+]
+
+
+async def add_bases(db: Database, first: int, count: int) -> None:
+    """Add bases with an item, a segment and three chunks each."""
+    async with db.transaction() as tx:
+        await tx.execute(
+            "with new_base as (insert into base (name, embedder, embedder_identity, dimensions)"
+            "   select 'b ' || n, 'x', 'x', 2 from generate_series(%s::int, %s::int) n returning id),"
+            " new_item as (insert into item (base_id, type, title, status, source_key, live_version)"
+            "   select id, 'note', 'n', 'completed', 'n', 1 from new_base returning id, base_id),"
+            " new_segment as (insert into segment (base_id, lexer_version, chunks, tokens, languages, nos, items, lengths,"
+            "     signs) select id, 1, 3, 3, '{}', '', '', '', '' from new_base)"
+            ' insert into chunk (base_id, item_id, version, index, text, text_hash, start, "end", embedding)'
+            "   select base_id, id, 1, n, repeat('rye ', 100), gen_random_uuid(), 0, 1, '[1,0]'"
+            "     from new_item, generate_series(0, 2) n",
+            [first, first + count - 1],
+        )
+    async with db.connection() as tx:
+        await tx.execute("vacuum analyze")
+
+
+async def base_page_counts(db: Database, base: UUID, item: UUID) -> dict[str, int]:
+    """Pages that each statement about one base touches; nothing that they change is kept."""
+    counts: dict[str, int] = {}
+    async with db.connection() as tx:
+        for package, name, parameters in BASE_STATEMENTS:
+            statement = b"explain (analyze, buffers, format json) " + Queries(package)[name]
+            for _ in range(2):  # the first may have hint bits to set
+                async with tx.transaction(force_rollback=True):
+                    cursor = await tx.execute(
+                        statement, {"id": base, "base": base, "item": item, **parameters}
+                    )
+                    counts[name] = page_count(await explain(cursor))
+    return counts
+
+
+async def test_the_statements_about_one_base_cost_no_more_beside_many_bases(db: Database) -> None:
+    """S2-36, promise 6: no statement reads the rows of all bases."""
+    await add_bases(db, 0, 100)
+    async with db.connection() as tx:
+        row = await (
+            await tx.execute("select base_id, id from item order by id offset 50 limit 1")
+        ).fetchone()
+    assert row is not None
+    few = await base_page_counts(db, *row)
+    await add_bases(db, 100, 5_000)
+    many = await base_page_counts(db, *row)
+    grown = {name: (few[name], many[name]) for name in few if many[name] > 2 * few[name] + 12}
+    assert not grown, f"pages beside 100 and beside 5,100 bases: {grown}"
 
 
 async def test_an_item_is_active_exactly_in_the_statuses_that_are_not_final(db: Database) -> None:

@@ -1,5 +1,5 @@
 -- name: insert_base
--- Creates a base and, by trigger, its partition.
+-- Creates a base.
 insert into base (name, embedder, embedder_identity, dimensions, chunking, file_processor, on_restart, settings, acl,
                   org_id)
 values (%(name)s, %(embedder)s, %(embedder_identity)s, %(dimensions)s, %(chunking)s, %(file_processor)s, %(on_restart)s,
@@ -93,12 +93,8 @@ update base set ingested = false, busy_since = clock_now() where id = %(base)s a
 -- ready | failed -> deleting: hidden from now on, its name free.
 update base set status = 'deleting', updated_at = clock_now() where id = %(id)s and status <> 'deleting' returning id;
 
--- name: limit_lock_wait
--- Limits the wait for each lock until the transaction ends.
-set local lock_timeout = '500ms';
-
 -- name: drop_base
--- Removes a base without items and, by trigger, its partition.
+-- Removes a base of which nothing else is left.
 delete from base where id = %(id)s;
 
 -- name: insert_items

@@ -179,12 +179,7 @@ async def mark_base_deleting(tx: Tx, base_id: BaseId) -> bool:
 
 
 async def drop_base(tx: Tx, base_id: BaseId) -> None:
-    """Remove the base and all that is left of it.
-
-    Dropping its partition blocks the readers of all bases for a moment. Behind a long read this gives up rather than have
-    everyone wait, and its job tries again.
-    """
-    await queries.run(tx, "limit_lock_wait")
+    """Remove the row of a base; its items and chunks have been removed before, in batches."""
     await queries.run(tx, "drop_base", id=base_id)
 
 

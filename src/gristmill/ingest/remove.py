@@ -1,18 +1,21 @@
 """Remove subtrees and bases that are marked as deleting: the jobs `delete_subtree` and `delete_base`.
 
+    index       only for a base: its chunks and segments, in batches
     remove      batches of items without children, so from the leaves up. One fenced transaction per batch removes the
                 items with their jobs (waiting ones are deleted, running ones are signalled), chunks, versions and
                 unshared contents, and adds to the receipt
     blobs       blobs that nothing refers to are deleted from the store, then from the table
 
 Killed anywhere: the next attempt removes the rest, and continues the receipt. An item never becomes visible again: it stays
-marked until its row is deleted.
+marked until its row is deleted, or belongs to a base that is marked. A batch locks only rows of its own base.
 """
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from gristmill import catalog, contents, events, faults, jobs
+from gristmill import catalog, clock, contents, events, faults, jobs
 from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Database, Tx
 from gristmill.events import BaseRemoved, Event, ItemsRemoved
@@ -20,13 +23,14 @@ from gristmill.jobs import Done, Job, Outcome, Snooze
 from gristmill.operations import uploads
 from gristmill.operations.cancel import cancel_conversions
 from gristmill.operations.delete import cancel_waiting_jobs, forget_jobs
-from gristmill.search import publish
+from gristmill.search import publish, removal
 from gristmill.sources.blobs import BlobStore
 from gristmill.work import DeleteBase, DeleteSubtree
 
 BATCH = 500
 _STOP_BATCH = 2_000
 _RETRY_DELAY = timedelta(milliseconds=200)
+_MAX_PAUSE = timedelta(seconds=1)
 
 
 class Remover:
@@ -56,16 +60,42 @@ class Remover:
             exists = await catalog.find_base_in_any_state(tx, base_id) is not None
             if exists and await jobs.has_other_running_jobs(tx, job):
                 return Snooze(_RETRY_DELAY)
-        while exists and await self._remove_batch(job, base_id, None):
-            await faults.point("remove.batch")
         if exists:
-            async with self._db.transaction() as tx:
-                await jobs.fence(tx, job)
+            await self._remove_index(job, base_id)
+            while await self._remove_batch(job, base_id, None):
+                await faults.point("remove.batch")
+            async with self._batch(job) as tx:
                 await catalog.drop_base(tx, base_id)
             await faults.point("remove.base_dropped")
         await uploads.delete_marked(self._db, self._blobs)
         await self._finish(job, lambda receipt: BaseRemoved(base_id, **receipt), forget_lane=True)
         return Done()
+
+    @asynccontextmanager
+    async def _batch(self, job: Job) -> AsyncGenerator[Tx]:
+        """The transaction of one batch, for the holder of the job's lease."""
+        async with self._db.transaction() as tx:
+            await jobs.fence(tx, job)
+            yield tx
+            await faults.point("remove.before_commit")
+
+    async def _remove_index(self, job: Job, base_id: BaseId) -> None:
+        """Remove the chunks and segments of a base. After each batch of chunks it pauses for as long as the batch took: there
+        is no hurry, because nothing of it is visible, and others need the database."""
+        last: int | None = 0
+        while last is not None:
+            started = time.monotonic()
+            async with self._batch(job) as tx:
+                dropped = await removal.drop_chunks(tx, base_id, last)
+                await _add_to_receipt(tx, job, {"chunks": dropped.chunks})
+            last = dropped.last
+            await faults.point("remove.batch")
+            await clock.pause(min(timedelta(seconds=time.monotonic() - started), _MAX_PAUSE))
+        has_more = True
+        while has_more:
+            async with self._batch(job) as tx:
+                has_more = await removal.drop_segments(tx, base_id)
+            await faults.point("remove.batch")
 
     async def _cancel_waiting_jobs(self, job: Job) -> bool:
         """Delete the waiting jobs before the first batch, so that workers don't claim them in the meantime."""
@@ -74,8 +104,7 @@ class Remover:
             return await cancel_waiting_jobs(tx, job.lane, _STOP_BATCH)
 
     async def _remove_batch(self, job: Job, base_id: BaseId, roots: Sequence[ItemId] | None) -> bool:
-        async with self._db.transaction() as tx:
-            await jobs.fence(tx, job)
+        async with self._batch(job) as tx:
             item_ids = await self._next_items(tx, base_id, roots)
             if not item_ids:
                 return False
@@ -84,15 +113,13 @@ class Remover:
             await cancel_conversions(tx, batch)
             chunks = await publish.remove_items(tx, base_id, batch)
             removed = await contents.remove_items(tx, batch)
-            receipt = await jobs.load_result(tx, job)
-            for what, number in (
-                ("items", removed.items),
-                ("chunks", chunks),
-                ("contents", removed.contents),
-                ("blobs", removed.blobs),
-            ):
-                receipt[what] = receipt.get(what, 0) + number
-            await jobs.save_result(tx, job, receipt)
+            counts = {
+                "items": removed.items,
+                "chunks": chunks,
+                "contents": removed.contents,
+                "blobs": removed.blobs,
+            }
+            await _add_to_receipt(tx, job, counts)
         return True
 
     async def _next_items(self, tx: Tx, base_id: BaseId, roots: Sequence[ItemId] | None) -> list[ItemId]:
@@ -110,3 +137,8 @@ class Remover:
             await events.record(tx, make_event(receipt), cause=job.id)
             if forget_lane:
                 await jobs.clear_lane(tx, job.lane)
+
+
+async def _add_to_receipt(tx: Tx, job: Job, counts: Mapping[str, int]) -> None:
+    receipt = await jobs.load_result(tx, job)
+    await jobs.save_result(tx, job, receipt | {what: receipt.get(what, 0) + n for what, n in counts.items()})

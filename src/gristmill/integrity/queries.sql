@@ -83,8 +83,8 @@ select not exists (
 
 -- name: find_incomplete_items
 -- Items whose chunks are not exactly those of their live version.
-select i.id from item i
- where i.status <> 'deleting' and i.live_version is not null
+select i.id from item i join base b on b.id = i.base_id
+ where i.status <> 'deleting' and b.status <> 'deleting' and i.live_version is not null
    and i.chunk_count <> (select count(*) from chunk c
                           where c.base_id = i.base_id and c.item_id = i.id and c.version = i.live_version)
  order by i.id limit %(limit)s;

@@ -14,7 +14,8 @@ records in the event `Reconciled` what it did.
     a webhook with something to deliver, without a job         queue the job
     a run of a connector that no job makes                     end it as failed
     a connector that should run, without a schedule            restore its schedules
-    chunks of versions that were never published               delete them            (thorough passes)
+    chunks of versions that were never published, or without   delete them            (thorough passes)
+      an item or a base
     counts of jobs that differ from the jobs                   correct them           (thorough passes)
 
 It also collects garbage, which is no damage: conversions that no job checks, blobs that nothing has used for half an hour,
@@ -42,7 +43,7 @@ from gristmill.operations import uploads
 from gristmill.operations.cancel import cancel_conversions
 from gristmill.operations.next_job import enqueue_next_jobs
 from gristmill.operations.queue import find_stuck_items
-from gristmill.search import publish
+from gristmill.search import publish, removal
 from gristmill.sources.blobs import BlobStore
 from gristmill.work import AnalyseAssets, DeleteBase, DeleteSubtree, Reconcile
 
@@ -205,7 +206,9 @@ class Reconciler:
 
 
 async def _repair_deleting_base(tx: Tx, base_id: BaseId) -> Counter[str]:
-    """Queue the removal of a base that is being deleted."""
+    """Queue the removal of a base that is being deleted, or delete chunks of a base that is gone."""
+    if await catalog.find_base_in_any_state(tx, base_id) is None:
+        return Counter(versions=(await removal.drop_chunks(tx, base_id, after=0)).chunks)
     if base_id not in await store.find_unremoved_bases(tx, _SUSPECTS):
         return Counter()
     await jobs.enqueue(tx, NewJob(DeleteBase(base_id), lane=str(base_id)))

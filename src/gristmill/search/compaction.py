@@ -11,7 +11,7 @@ all of them still exist: a search sees either the old or the new ones. If the jo
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gristmill import catalog, faults, jobs
 from gristmill.catalog import BaseId
-from gristmill.db import Database
+from gristmill.db import Database, Tx
 from gristmill.jobs import Done, Job, NewJob, Outcome
 from gristmill.search import compaction_store, inverted_index, segment, store
 from gristmill.search.inverted_index import InvertedIndex
@@ -34,23 +34,54 @@ MIN_SMALL_SEGMENTS = 16  # fewer are not worth a merge
 SMALL_SEGMENT_CHUNKS = MAX_CHUNKS // 2
 MIN_DELETED_CHUNKS = 1000
 MAX_DELETED_AGE = timedelta(hours=1)
+BASES_PER_CHECK = 250
 _LEX_BATCH = 5000
+_BEFORE_ALL = UUID(int=0)
 
 
-async def queue_compactions(db: Database) -> int:
-    """Queue the compaction of every base that needs it; returns how many. Cheap enough to run every few seconds."""
-    async with db.transaction() as tx:
-        base_ids = await compaction_store.bases_to_compact(
-            tx,
-            small=SMALL_SEGMENT_CHUNKS,
-            min_small=MIN_SMALL_SEGMENTS,
-            lexer_version=LEXER_VERSION,
-            min_deleted=MIN_DELETED_CHUNKS,
-            max_age=MAX_DELETED_AGE,
-        )
-        queued = await jobs.enqueue(
-            tx, *(NewJob(CompactBase(BaseId(base)), lane=str(base)) for base in sorted(base_ids))
-        )
+class CompactionScheduler:
+    """Finds the bases that need compaction. A check costs the same however many bases there are: it looks at those with
+    segments that are new since the last check, and at the next few of all, in turn."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._newest_segment: int | None = None
+        self._last_base = _BEFORE_ALL
+
+    async def queue_due(self) -> int:
+        """Queue the compaction of the bases that need it; returns how many. Cheap enough to run every few seconds."""
+        async with self._db.transaction() as tx:
+            newest, last_base, candidates = await self._candidates(tx)
+            queued = await _queue_compactions(tx, candidates)
+        self._newest_segment, self._last_base = newest, last_base
+        return queued
+
+    async def _candidates(self, tx: Tx) -> tuple[int, UUID, set[UUID]]:
+        """The positions after this check, and the bases to look at. What a transaction wrote that committed after a later
+        one is found in turn."""
+        if self._newest_segment is None:
+            newest, changed = await compaction_store.newest_segment(tx), []
+        else:
+            changed = await compaction_store.bases_with_new_segments(tx, self._newest_segment)
+            newest = max((base.newest for base in changed), default=self._newest_segment)
+        in_turn = await compaction_store.next_bases(tx, self._last_base, BASES_PER_CHECK)
+        last_base = in_turn[-1] if len(in_turn) == BASES_PER_CHECK else _BEFORE_ALL
+        return newest, last_base, {*in_turn, *(base.base_id for base in changed)}
+
+
+async def _queue_compactions(tx: Tx, candidates: Collection[UUID]) -> int:
+    base_ids = await compaction_store.bases_to_compact(
+        tx,
+        sorted(candidates),
+        small=SMALL_SEGMENT_CHUNKS,
+        min_small=MIN_SMALL_SEGMENTS,
+        lexer_version=LEXER_VERSION,
+        min_deleted=MIN_DELETED_CHUNKS,
+        max_age=MAX_DELETED_AGE,
+    )
+    queued = await jobs.enqueue(
+        tx, *(NewJob(CompactBase(BaseId(base)), lane=str(base)) for base in sorted(base_ids))
+    )
     return sum(job.created for job in queued)
 
 

@@ -1,6 +1,7 @@
 """The statements of compaction, in the caller's transaction; `store.py` has those of searching and writing."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
@@ -11,13 +12,44 @@ from gristmill.search.segment import ChunkText
 from gristmill.search.store import Vector, queries
 
 
+async def newest_segment(tx: Tx) -> int:
+    """The highest id of a segment; 0 when there is none."""
+    return (await queries.values(tx, "newest_segment"))[0] or 0
+
+
+@dataclass(frozen=True)
+class BaseWithNewSegments:
+    """A base, and the newest of its segments."""
+
+    base_id: UUID
+    newest: int
+
+
+async def bases_with_new_segments(tx: Tx, after: int) -> list[BaseWithNewSegments]:
+    """Bases with segments that are newer than segment `after`."""
+    return await queries.many(tx, BaseWithNewSegments, "bases_with_new_segments", after=after)
+
+
+async def next_bases(tx: Tx, after: UUID, limit: int) -> list[UUID]:
+    """Bases in the order of their ids."""
+    return await queries.values(tx, "next_bases", after=after, limit=limit)
+
+
 async def bases_to_compact(
-    tx: Tx, *, small: int, min_small: int, lexer_version: int, min_deleted: int, max_age: timedelta
+    tx: Tx,
+    bases: Sequence[UUID],
+    *,
+    small: int,
+    min_small: int,
+    lexer_version: int,
+    min_deleted: int,
+    max_age: timedelta,
 ) -> list[UUID]:
-    """Bases whose segments need compaction."""
+    """Those of the bases whose segments need compaction."""
     return await queries.values(
         tx,
         "bases_to_compact",
+        bases=list(bases),
         small=small,
         min_small=min_small,
         lexer_version=lexer_version,

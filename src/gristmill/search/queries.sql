@@ -180,10 +180,22 @@ select n.item_id, n.index, n.text
   join chunk n on n.base_id = %(base)s and n.item_id = m.item_id and n.version = m.version
               and n.index between m.index - %(width)s::int and m.index + %(width)s::int;
 
+-- name: newest_segment
+-- The highest id of a segment.
+select max(id) from segment;
+
+-- name: bases_with_new_segments
+-- The bases of segments that are newer than another, and the newest segment of each.
+select base_id, max(id) as newest from segment where id > %(after)s group by base_id;
+
+-- name: next_bases
+-- Bases after a cursor, in the order of their ids.
+select id from base where id > %(after)s order by id limit %(limit)s;
+
 -- name: bases_to_compact
--- Bases with many small segments, segments of another lexer version, or many or old deleted chunks.
+-- Those of the bases with many small segments, segments of another lexer version, or many or old deleted chunks.
 select b.id from base b
- where b.status <> 'deleting'
+ where b.id = any (%(bases)s::uuid[]) and b.status <> 'deleting'
    and (   (select count(*) from segment s where s.base_id = b.id and s.chunks <= %(small)s) >= %(min_small)s
         or exists (select from segment s where s.base_id = b.id and s.lexer_version <> %(lexer_version)s)
         or exists (select from deleted_chunk g where g.base_id = b.id and g.deleted_at < clock_now() - %(max_age)s::interval)
@@ -215,6 +227,26 @@ delete from segment where base_id = %(base)s and id = any (%(segments)s::bigint[
 -- name: forget_deleted
 -- Forget deleted chunks that no segment contains any more.
 delete from deleted_chunk where base_id = %(base)s and no = any (%(nos)s::bigint[]);
+
+-- name: drop_base_chunks
+-- Delete the next chunks of a base in the order of their numbers. Their numbers are not recorded as deleted: the segments go too.
+with deleted as (
+    delete from chunk c
+     where c.base_id = %(base)s and c.no > %(after)s
+       and c.no <= (select max(n.no) from (select b.no from chunk b where b.base_id = %(base)s and b.no > %(after)s
+                                            order by b.no limit %(limit)s) n)
+    returning c.no)
+select count(*)::int as chunks, max(no) as last from deleted;
+
+-- name: drop_base_segments
+-- Delete some segments of a base.
+delete from segment where base_id = %(base)s
+   and id = any (array(select s.id from segment s where s.base_id = %(base)s order by s.id limit %(limit)s));
+
+-- name: drop_base_deleted_numbers
+-- Delete some numbers of deleted chunks of a base.
+delete from deleted_chunk where base_id = %(base)s
+   and no = any (array(select d.no from deleted_chunk d where d.base_id = %(base)s order by d.no limit %(limit)s));
 
 -- name: effective_acl
 -- The ACL that applies to an item: its own, an ancestor's or its base's.

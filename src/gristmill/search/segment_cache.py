@@ -27,6 +27,9 @@ from gristmill.search.store import PostingRange
 # Shorter posting lists are read from the database as quickly as from here.
 _MIN_CACHED_POSTINGS = 2048
 _MAX_LOOKUPS_ON_LOOP = 128  # more, such as the words of a prefix in many segments, are looked up in a thread
+_OBJECT_BYTES = (
+    2048  # of a segment besides its data, which counts when there are many bases with little in them
+)
 _MAX_SNAPSHOTS = 16  # bases whose last snapshot is kept, with its concatenated arrays
 
 
@@ -255,7 +258,8 @@ def _concatenate(arrays: Sequence[NDArray[Any]], dtype: type[Any]) -> NDArray[An
 
 def _segment_bytes(cached: CachedSegment) -> int:
     index = cached.index
-    return cached.arrays.size + len(index.terms.data) + index.ordinals.nbytes + index.counts.nbytes
+    data = cached.arrays.size + len(index.terms.data) + index.ordinals.nbytes + index.counts.nbytes
+    return data + _OBJECT_BYTES
 
 
 def _postings_bytes(postings: Postings) -> int:

@@ -21,6 +21,8 @@ create table base (
 );
 create unique index base_name on base (org_id, lower(name)) where status <> 'deleting';
 create index base_org on base (org_id, id);
+create index base_embedder on base (org_id, embedder_identity, id);    -- whose vectors can be reused?
+create index base_not_ready on base (status, id) where status <> 'ready';
 create table blob (
     hash            bytea primary key,          -- SHA-256
     size            bigint not null,

@@ -15,8 +15,9 @@ create table chunk (
     headings        text[] not null default '{}',
     embedding       halfvec not null,
     primary key (base_id, item_id, version, index)
-) partition by list (base_id);
-create index chunk_text on chunk (text_hash);
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05,
+        vacuum_truncate = off, toast.vacuum_truncate = off); -- else a vacuum after a removal locks the table for a moment
+create index chunk_text on chunk (base_id, text_hash);
 create unique index chunk_number on chunk (base_id, no);
 create sequence segment_id;
 create table segment (
@@ -35,13 +36,15 @@ create table segment (
     counts          bytea not null default '',
     primary key (base_id, id)
 );
+create index segment_newest on segment (id);    -- compaction looks at the newest ones of all bases
 alter table segment
     alter nos set storage external, alter items set storage external, alter lengths set storage external,
     alter signs set storage external, alter terms set storage external, alter ordinals set storage external,
-    alter counts set storage external;
+    alter counts set storage external,
+    set (vacuum_truncate = off, toast.vacuum_truncate = off);
 create table deleted_chunk (
     base_id         uuid not null references base on delete cascade,
     no              bigint not null,
     deleted_at      timestamptz not null default clock_now(),
     primary key (base_id, no)
-);
+) with (vacuum_truncate = off);

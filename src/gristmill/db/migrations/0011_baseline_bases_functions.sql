@@ -3,19 +3,6 @@ create function base_lock(p_base uuid) returns void language sql as
     'select pg_advisory_xact_lock(hashtextextended(p_base::text, 1735551596))';
 create function base_lock_shared(p_base uuid) returns void language sql as
     'select pg_advisory_xact_lock_shared(hashtextextended(p_base::text, 1735551596))';
-create function base_manage_partition() returns trigger language plpgsql as $$
-declare
-    v_suffix text := replace(coalesce(new.id, old.id)::text, '-', '');
-begin
-    if tg_op = 'INSERT' then
-        execute format('create table %I (like chunk including defaults including constraints)', 'chunk_' || v_suffix);
-        execute format('alter table chunk attach partition %I for values in (%L)', 'chunk_' || v_suffix, new.id);
-    else
-        execute format('drop table %I', 'chunk_' || v_suffix);
-    end if;
-    return null;
-end $$;
-create trigger base_manage_partition after insert or delete on base for each row execute function base_manage_partition();
 create function base_record_owner() returns trigger language plpgsql as $$
 begin
     insert into lane_owner (lane, org_id) values (new.id::text, new.org_id) on conflict do nothing;

@@ -24,6 +24,8 @@ create table base (
 -- The name of a base that is being deleted is free at once.
 create unique index base_name on base (org_id, lower(name)) where status <> 'deleting';
 create index base_org on base (org_id, id);
+create index base_embedder on base (org_id, embedder_identity, id);    -- whose vectors can be reused?
+create index base_not_ready on base (status, id) where status <> 'ready';
 
 -- owner: contents
 -- Original bytes, by their hash. A name in the object store is used once, so that a deletion by a name that was read a

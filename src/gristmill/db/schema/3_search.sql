@@ -4,8 +4,9 @@
 create sequence chunk_no;
 
 -- owner: search
--- Derived rows, replaced wholesale per version; one partition per base, made by a trigger, so that a base is dropped at
--- once and has its own statistics. Search reads only rows whose version is their item's live_version.
+-- Derived rows, replaced wholesale per version. Search reads only rows whose version is their item's live_version. One table
+-- for all bases: every index begins with the base, so that the cost of a base does not depend on how many others there are.
+-- No foreign key, which would be checked for every row: a segment is written with its chunks, and has one.
 create table chunk (
     base_id         uuid not null,
     item_id         uuid not null,
@@ -21,8 +22,9 @@ create table chunk (
     headings        text[] not null default '{}',
     embedding       halfvec not null,
     primary key (base_id, item_id, version, index)
-) partition by list (base_id);
-create index chunk_text on chunk (text_hash);
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05,
+        vacuum_truncate = off, toast.vacuum_truncate = off); -- else a vacuum after a removal locks the table for a moment
+create index chunk_text on chunk (base_id, text_hash);
 create unique index chunk_number on chunk (base_id, no);
 
 create sequence segment_id;
@@ -46,10 +48,12 @@ create table segment (
     counts          bytea not null default '',
     primary key (base_id, id)
 );
+create index segment_newest on segment (id);    -- compaction looks at the newest ones of all bases
 alter table segment
     alter nos set storage external, alter items set storage external, alter lengths set storage external,
     alter signs set storage external, alter terms set storage external, alter ordinals set storage external,
-    alter counts set storage external;
+    alter counts set storage external,
+    set (vacuum_truncate = off, toast.vacuum_truncate = off);
 
 -- owner: search
 -- Numbers of deleted chunks, until no segment contains them any more.
@@ -58,4 +62,4 @@ create table deleted_chunk (
     no              bigint not null,
     deleted_at      timestamptz not null default clock_now(),
     primary key (base_id, no)
-);
+) with (vacuum_truncate = off);
