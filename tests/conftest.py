@@ -209,6 +209,7 @@ def settings(database_url: str, tmp_path: Path, cache_dir: Path) -> Settings:
             "embedder": "hashed",
             "lease": 2,
             "reconcile_cron": NEVER,
+            "reader_processes": 1,  # by default, the first document that needs one starts one for each core
         }
     )
 

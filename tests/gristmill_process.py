@@ -41,8 +41,8 @@ def environment(data_dir: Path, cache_dir: Path, **settings: str) -> dict[str, s
     """What a `gristmill` process of a test is given."""
     overrides = {f"GRISTMILL_{name.upper()}": value for name, value in settings.items()}
     folders = {"GRISTMILL_DATA_DIR": str(data_dir), "GRISTMILL_CACHE_DIR": str(cache_dir)}
-    schedule = {"GRISTMILL_RECONCILE_CRON": "0 0 29 2 *"}
-    return {**os.environ, "COLUMNS": "200", "PYTHONWARNINGS": "error", **schedule, **folders, **overrides}
+    defaults = {"GRISTMILL_RECONCILE_CRON": "0 0 29 2 *", "GRISTMILL_READER_PROCESSES": "1"}
+    return {**os.environ, "COLUMNS": "200", "PYTHONWARNINGS": "error", **defaults, **folders, **overrides}
 
 
 @contextmanager

@@ -238,3 +238,9 @@ def test_a_child_waits_for_a_slow_parent() -> None:
     sending.join()
     ours.close()
     theirs.close()
+
+
+def test_a_child_imports_no_event_loop() -> None:
+    """Its imports take a third of a second, and every worker starts several children."""
+    code = "import sys, gristmill.readers.child\nassert 'asyncio' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,22 +1,19 @@
 """Plain text: markdown, code, tables, subtitles and everything else that an editor shows.
 
-    UTF-8               streamed in a thread of this process (`read`): decoding it is safe, and a child would cost time
+    UTF-8               streamed in a thread of this process (`file_texts`): decoding it is safe, and a child would cost time
     any other encoding  in the child process (`read_any_encoding`), which has to guess the encoding
 
-`read` needs a file that `inspect_file` has checked to its end. Both read block by block: a gigabyte takes a few
+`file_texts` needs a file that `inspect_file` has checked to its end. Both read block by block: a gigabyte takes a few
 megabytes of memory.
 """
 
-import asyncio
 import codecs
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gristmill.errors import NoText, Unreadable
 from gristmill.readers import markdown_tables, text_encoding
-from gristmill.readers.results import ReadReport, TextPart
 from gristmill.readers.sink import Sink, clean_text
 from gristmill.readers.text_format import HEAD_BYTES, FileFormat, plain_format
 
@@ -29,7 +26,7 @@ _SUBTITLE_TAG = re.compile(r"</?[a-zA-Z][^<>\n]*>|<\d[\d:.]*>")
 
 @dataclass(frozen=True)
 class PlainText:
-    """A file that `read` can take: its format, and a code fence that nothing in it closes."""
+    """A file that `file_texts` can take: its format, and a code fence that nothing in it closes."""
 
     format: FileFormat
     fence: str
@@ -58,23 +55,6 @@ def inspect_file(path: Path, name: str, media_type: str | None) -> PlainText | N
     return PlainText(file_format, "`" * (3 if longest_run == 2 else longest_run * 2 + 1))
 
 
-async def read(path: Path, plain: PlainText, max_characters: int) -> AsyncGenerator[TextPart | ReadReport]:
-    """The parts of a file in UTF-8, then its report."""
-    texts = _file_texts(path, plain)
-    characters, is_blank = 0, True
-    while (text := await asyncio.to_thread(next, texts, None)) is not None:
-        if not text:
-            continue
-        characters += len(text)
-        if characters > max_characters:
-            raise Unreadable(f"It has more than {max_characters:,} characters of text.", code="bomb")
-        is_blank = is_blank and not text.strip()
-        yield TextPart(text)
-    if is_blank:
-        raise NoText("It contains spaces and line ends, but no text.")
-    yield ReadReport(kind=plain.format.kind)
-
-
 def read_any_encoding(sink: Sink) -> None:
     """Read a text file in any encoding, in the child process."""
     encoding, is_guess = text_encoding.detect_file_encoding(sink.task.path)
@@ -87,7 +67,8 @@ def read_any_encoding(sink: Sink) -> None:
             sink.add_text(text)
 
 
-def _file_texts(path: Path, plain: PlainText) -> Iterator[str]:
+def file_texts(path: Path, plain: PlainText) -> Iterator[str]:
+    """The markdown of a file in UTF-8, piece by piece. Blocks."""
     with path.open("rb") as file:
         decoder = codecs.getincrementaldecoder("utf-8-sig")()
         texts = decode_blocks(lambda: file.read(_BLOCK_BYTES), decoder)

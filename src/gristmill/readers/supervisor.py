@@ -109,7 +109,7 @@ async def read_file(
     budget = limits.budget(size)
     plain = await asyncio.to_thread(plain_text.inspect_file, path, name, media_type)
     if plain is not None:
-        async with contextlib.aclosing(plain_text.read(path, plain, budget.max_characters)) as results:
+        async with contextlib.aclosing(_read_plain_text(path, plain, budget.max_characters)) as results:
             async for result in results:
                 yield result
         return
@@ -132,6 +132,25 @@ async def read_file(
         if report is not None:
             yield report
             return
+
+
+async def _read_plain_text(
+    path: Path, plain: plain_text.PlainText, max_characters: int
+) -> AsyncGenerator[TextPart | ReadReport]:
+    """The parts of a file in UTF-8, then its report."""
+    texts = plain_text.file_texts(path, plain)
+    characters, is_blank = 0, True
+    while (text := await asyncio.to_thread(next, texts, None)) is not None:
+        if not text:
+            continue
+        characters += len(text)
+        if characters > max_characters:
+            raise Unreadable(f"It has more than {max_characters:,} characters of text.", code="bomb")
+        is_blank = is_blank and not text.strip()
+        yield TextPart(text)
+    if is_blank:
+        raise NoText("It contains spaces and line ends, but no text.")
+    yield ReadReport(kind=plain.format.kind)
 
 
 def _handle_death(name: str, death: ReaderDied, progress: _ReadProgress) -> ReadReport | None:
