@@ -75,7 +75,7 @@ async def wait_until_ready(mill: app.Gristmill, base_id: BaseId) -> None:
             row = await (await tx.execute("select ingested from base where id = %s", [base_id])).fetchone()
         if row and row[0]:
             return
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.05)
 
 
 async def ingest_folder(mill: app.Gristmill, name: str, folder: Path) -> tuple[float, int, BaseId]:

@@ -44,7 +44,7 @@ _SAMPLE_INTERVAL = 0.05
 
 
 @asynccontextmanager
-async def _local_server(folder: Path) -> AsyncGenerator[str]:
+async def run_local_server(folder: Path) -> AsyncGenerator[str]:
     server = await asyncio.to_thread(local_server.start, folder / "database")
     try:
         yield server.url
@@ -52,7 +52,7 @@ async def _local_server(folder: Path) -> AsyncGenerator[str]:
         await asyncio.to_thread(server.close)
 
 
-def _create_database(url: str, name: str) -> str:
+def create_database(url: str, name: str) -> str:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
     return make_conninfo(url, dbname=name)
@@ -90,7 +90,7 @@ async def measure_memory(megabytes: int = 1024, notes: int = 100_000) -> None:
     """Print the memory of a worker above its idle state."""
     with TemporaryDirectory() as name:
         top = Path(name)
-        async with _local_server(top) as url:
+        async with run_local_server(top) as url:
             text = top / "large.txt"
             written = await asyncio.to_thread(_write_text, text, megabytes)
             source = FileSource(text, limit=4 * 2**30)
@@ -122,7 +122,7 @@ def _write_text(path: Path, megabytes: int) -> int:
 
 
 async def _measure(url: str, top: Path, label: str, calls: list[list[add.ItemToAdd]]) -> None:
-    database_url = _create_database(url, f"memory_{uuid4().hex}")
+    database_url = create_database(url, f"memory_{uuid4().hex}")
     await migrate(database_url)
     db = Database(database_url)
     await db.open()
@@ -148,7 +148,7 @@ async def _measure(url: str, top: Path, label: str, calls: list[list[add.ItemToA
         started = time.perf_counter()
         for entries in calls:
             await add.add(db, base.id, entries, UNLIMITED_QUEUE)
-        chunks = await _wait_until_ready(db, base.id)
+        chunks = await wait_until_ready(db, base.id)
         elapsed = time.perf_counter() - started
         sampling.cancel()
         above_idle = peak.pss - idle.pss
@@ -163,7 +163,7 @@ async def _measure(url: str, top: Path, label: str, calls: list[list[add.ItemToA
         await db.close()
 
 
-async def _wait_until_ready(db: Database, base_id: BaseId) -> int:
+async def wait_until_ready(db: Database, base_id: BaseId) -> int:
     """Wait until no item of the base is active, and return its chunks."""
     while True:
         async with db.connection() as tx:
@@ -193,12 +193,12 @@ async def measure_kills(corpus: Path, limit: int = 500, kill_count: int = 50, se
         folder = copy_files(paths, corpus, top / "corpus")
         text_count = len({text for path in paths for text in _chunk_texts(path)})
         pause = seconds * PARALLEL / text_count
-        async with _local_server(top) as url:
+        async with run_local_server(top) as url:
             for trial_name in ("calm", "killed"):
                 (top / trial_name).mkdir()
             trials = [
                 IndexingTrial(
-                    _create_database(url, trial_name), folder, top / trial_name, _CACHE, pause, limit=3600.0
+                    create_database(url, trial_name), folder, top / trial_name, _CACHE, pause, limit=3600.0
                 )
                 for trial_name in ("calm", "killed")
             ]
