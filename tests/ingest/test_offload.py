@@ -19,7 +19,7 @@ import pytest
 
 from gristmill.catalog import Base
 from gristmill.ingest.chunk import Chunker, TextChunk, split
-from gristmill.ingest.offload import LARGE_TEXT, MIN_BATCH, CpuOffload, chunk_documents
+from gristmill.ingest.offload import LARGE_TEXT, MAX_SUBPROCESSES, MIN_BATCH, CpuOffload, chunk_documents
 from gristmill.readers.results import TextPart
 from gristmill.search import segment
 from gristmill.search.segment import ChunkText
@@ -214,3 +214,23 @@ async def test_closing_while_the_subprocess_starts_leaves_no_process(
         return bool(processes) and processes[0].returncode is not None
 
     await wait_until(is_gone)
+
+
+async def test_a_large_batch_that_finds_the_subprocess_busy_starts_a_second_one(offload: CpuOffload) -> None:
+    """A batch is lexed while documents are chunked, and there are never more than two subprocesses."""
+    first = await start_subprocess(offload)
+    os.kill(first.pid, signal.SIGSTOP)
+    try:
+        waiting = [asyncio.create_task(offload.build_segment(WORDS, CODES)) for _ in range(3)]
+
+        async def is_second_started() -> bool:
+            waiting.append(asyncio.create_task(offload.build_segment(WORDS, CODES)))
+            return any(task.done() for task in waiting)
+
+        await wait_until(is_second_started)
+        assert len(children()) == MAX_SUBPROCESSES
+    finally:
+        os.kill(first.pid, signal.SIGCONT)
+    expected = segment.build(WORDS, CODES)
+    assert all(are_equal(built, expected) for built in await asyncio.gather(*waiting))
+    assert len(children()) == MAX_SUBPROCESSES

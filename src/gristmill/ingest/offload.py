@@ -1,12 +1,12 @@
-"""Offload CPU-bound work on many texts, chunking and lexing, to a subprocess.
+"""Offload CPU-bound work on many texts, chunking and lexing, to subprocesses.
 
 Python runs one thread at a time, so the event loop and a fast embedder would wait for the code that prepares batches.
-`CpuOffload` sends large batches and large documents to a subprocess. Small ones, and all of them while the subprocess isn't
-ready, run in a thread. The first large one starts the subprocess; it stops after a minute without work, or with this
-process.
+`CpuOffload` sends large batches and large documents to a subprocess. Small ones, and all of them while no subprocess is
+ready, run in a thread. The first large one starts a subprocess, and one that finds it busy a second one, so that a batch is
+lexed while the documents of the next are chunked. They stop after a minute without work, or with this process.
 
-The subprocess has no state worth keeping: a large document is sent part by part, each time with the state of its chunker,
-which is small. If the subprocess dies, or does not answer within two minutes, its work is done here, and the next large
+A subprocess has no state worth keeping: a large document is sent part by part, each time with the state of its chunker,
+which is small. If a subprocess dies, or does not answer within two minutes, its work is done here, and the next large
 batch or part starts another one.
 """
 
@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import pickle
 import signal
 import subprocess
@@ -22,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import IO, Any, TypeVar
 
@@ -38,6 +40,7 @@ from gristmill.telemetry import memory
 
 MIN_BATCH = 64  # chunks: batches grow this large only if the embedder is fast enough to wait for this process
 LARGE_TEXT = 1 << 19  # characters of a document from which the subprocess is started for it
+MAX_SUBPROCESSES = min(2, os.cpu_count() or 1)
 _THREADS = 4
 _IDLE_SECONDS = 60.0
 _LENGTH_BYTES = 4
@@ -51,16 +54,15 @@ class CpuOffload:
 
     def __init__(self, timeout: timedelta = timedelta(minutes=2)) -> None:
         self.timeout = timeout
-        self._subprocess: _Subprocess | None = None
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="cpu-offload")
+        self._slots = [_Slot() for _ in range(MAX_SUBPROCESSES)]
         self._threads = ThreadPoolExecutor(
             _THREADS, thread_name_prefix="cpu-local", initializer=niceness.lower_thread_priority
         )
 
     @property
     def is_ready(self) -> bool:
-        """Whether the subprocess takes work."""
-        return self._subprocess is not None and self._subprocess.is_ready
+        """Whether a subprocess takes work."""
+        return any(slot.is_ready for slot in self._slots)
 
     async def build_segment(self, words: Sequence[ChunkText], codes: NDArray[np.uint64]) -> Segment:
         """The search segment of these chunks."""
@@ -83,21 +85,28 @@ class CpuOffload:
         return await self._run(feed_chunker, tokenizer, chunker, parts, is_last)
 
     def close(self) -> None:
-        """Stop the subprocess and the threads."""
-        if self._subprocess is not None:
-            self._subprocess.stop()
-        self._executor.shutdown(wait=False)
+        """Stop the subprocesses and the threads."""
+        for slot in self._slots:
+            if slot.process is not None:
+                slot.process.stop()
+            slot.executor.shutdown(wait=False)
         self._threads.shutdown(wait=False)
 
     def _start_subprocess(self) -> None:
-        if self._subprocess is None or self._subprocess.is_stopped:
-            self._subprocess = _Subprocess()
-            self._executor.submit(self._subprocess.start)
+        """Start a subprocess, unless one is starting or has nothing to do."""
+        if all(slot.is_busy for slot in self._slots if slot.is_running):
+            for slot in [slot for slot in self._slots if not slot.is_running][:1]:
+                slot.process = _Subprocess()
+                slot.executor.submit(slot.process.start)
 
     async def _run(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        process = self._subprocess
-        if process is not None and process.is_ready:
-            call = asyncio.get_running_loop().run_in_executor(self._executor, process.call, work, arguments)
+        # Each kind of work has its caches of words: of two idle subprocesses, one lexes and the other chunks.
+        slots = self._slots[::-1] if work is segment.build else self._slots
+        slot = min((slot for slot in slots if slot.is_ready), key=_calls, default=None)
+        if slot is not None and slot.process is not None:
+            process = slot.process
+            call = asyncio.get_running_loop().run_in_executor(slot.executor, process.call, work, arguments)
+            slot.calls += 1
             try:
                 return await asyncio.wait_for(asyncio.shield(call), self.timeout.total_seconds())
             except _SubprocessDied:
@@ -106,6 +115,8 @@ class CpuOffload:
                 log.warning("the offload subprocess does not answer: doing its work in this process")
                 call.add_done_callback(lambda ended: ended.exception())  # stopping the subprocess fails it
                 await asyncio.to_thread(process.stop)
+            finally:
+                slot.calls -= 1
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
 
@@ -130,7 +141,7 @@ def chunk_documents(
     return results
 
 
-# ── the subprocess ────────────────────────────────────────────────────────────────────────────────────────
+# ── the subprocesses ──────────────────────────────────────────────────────────────────────────────────────
 
 
 class _SubprocessDied(Exception):
@@ -229,6 +240,38 @@ class _Subprocess:
         except (OSError, EOFError, ValueError) as error:
             self.stop()
             raise _SubprocessDied from error
+
+
+def _new_executor() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="cpu-offload")
+
+
+@dataclass(eq=False)
+class _Slot:
+    """The place of one subprocess: the thread that talks to it, and how many calls wait for an answer."""
+
+    executor: ThreadPoolExecutor = field(default_factory=_new_executor)
+    process: _Subprocess | None = None
+    calls: int = 0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has a subprocess, which may still be starting."""
+        return self.process is not None and not self.process.is_stopped
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its subprocess takes work."""
+        return self.process is not None and self.process.is_ready
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether its subprocess has something to do."""
+        return self.is_ready and self.calls > 0
+
+
+def _calls(slot: _Slot) -> int:
+    return slot.calls
 
 
 class _TokenizerRef:
