@@ -250,3 +250,15 @@ def test_a_lane_whose_room_was_used_up_is_claimed_again_when_half_of_it_is_free(
         opened.activity = Activity.ACTIVE
     assert slots.has_room_for_any(room(*opening, slots_=64), {"a"})
     assert not slots.has_room_for_any(room(*opening, slots_=64), set())
+
+
+def test_a_little_room_of_a_lane_is_claimed_for_after_a_while_only() -> None:
+    """S4-20: a claim for one job costs as much as a claim for eight, and a job that is free waits for a moment at most."""
+    running = [job("a") for _ in range(46)]
+    capacity = room(*running, slots_=64)
+    assert capacity.by_lane["a"] == 1
+    a_while = slots.CLAIM_INTERVAL.total_seconds()
+    assert not slots.has_room_for_any(capacity, {"a"}, a_while / 2)
+    assert slots.has_room_for_any(capacity, {"a"}, a_while)
+    full = room(*running, job("a"), slots_=64)
+    assert not slots.has_room_for_any(full, {"a"}, a_while)

@@ -38,3 +38,8 @@ class WorkerLimits:
         if self.global_cap is None:
             return self.lane_cap
         return min(self.lane_cap or self.global_cap, room(0, self.global_cap, self.share))
+
+    @property
+    def has_caps(self) -> bool:
+        """Whether the end of any job, here or elsewhere, may make room for others."""
+        return self.lane_cap is not None or self.global_cap is not None

@@ -10,6 +10,7 @@ backpressure       no more than `PREFETCH` jobs of a lane wait for its first sta
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 
 from gristmill.jobs.job import Activity, Job, Priority
@@ -17,6 +18,9 @@ from gristmill.stage_gate import Requester, room
 
 # Jobs of a lane that may wait for their first stage: while some are read, the next ones are opened, in one transaction.
 PREFETCH = 16
+# Where a lane has more jobs than room, this many are claimed together, or fewer after a while: a claim costs as much for one.
+_FAIR_NUMBER = PREFETCH // 2
+CLAIM_INTERVAL = timedelta(milliseconds=100)
 
 _USES_SLOT = frozenset({Activity.OPENING, Activity.ACTIVE})
 _IS_BACKLOG = frozenset({Activity.OPENING, Activity.BLOCKED})
@@ -108,9 +112,11 @@ def exhausted_lanes(capacity: ClaimRoom, claimed: Collection[Job]) -> set[str]:
     return {lane for lane, count in counts.items() if count >= _lane_room(capacity, lane)}
 
 
-def has_room_for_any(capacity: ClaimRoom, lanes: Collection[str]) -> bool:
-    """Whether there is room again for a fair number of jobs of one of these lanes."""
-    return any(_lane_room(capacity, lane) >= PREFETCH // 2 for lane in lanes)
+def has_room_for_any(capacity: ClaimRoom, lanes: Collection[str], seconds_since_claim: float = 0.0) -> bool:
+    """Whether there is room again for a fair number of jobs of one of these lanes, or for one job since the last claim was
+    made a while ago."""
+    needed = 1 if seconds_since_claim >= CLAIM_INTERVAL.total_seconds() else _FAIR_NUMBER
+    return any(_lane_room(capacity, lane) >= needed for lane in lanes)
 
 
 def _lane_room(capacity: ClaimRoom, lane: str) -> int:
@@ -119,7 +125,7 @@ def _lane_room(capacity: ClaimRoom, lane: str) -> int:
 
 def short_lanes(capacity: ClaimRoom) -> set[str]:
     """The lanes that may have jobs in the queue for which there was no room."""
-    return {lane for lane, left in capacity.by_lane.items() if left < PREFETCH // 2}
+    return {lane for lane, left in capacity.by_lane.items() if left < _FAIR_NUMBER}
 
 
 def has_room_again(job: Job, running: Collection[Job]) -> bool:
@@ -128,7 +134,7 @@ def has_room_again(job: Job, running: Collection[Job]) -> bool:
     if job.activity in _IS_BACKLOG:
         return False
     backlog = sum(other.lane == job.lane and other.activity in _IS_BACKLOG for other in running)
-    return backlog in (0, PREFETCH // 2)
+    return backlog in (0, _FAIR_NUMBER)
 
 
 def requester(job: Job) -> Requester:

@@ -66,17 +66,15 @@ class Worker:
         self.id: UUID = uuid4()
         self._wake, self._heartbeat_now, self._stopping = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._running: dict[JobId, tuple[Job, asyncio.Task[None]]] = {}
-        self._cancelled: set[JobId] = set()
         self._suspect: JobId | None = None
-        self._recording: set[JobId] = set()
         self._finished: list[Job] = []
         self._pending_outcomes: list[tuple[Job, retry.Transition]] = []
-        self._unknown_jobs: set[JobId] = set()
+        self._cancelled, self._recording, self._unknown_jobs = set[JobId](), set[JobId](), set[JobId]()
         self._may_find_work, self._claiming, self._was_full = True, False, False
         self._short_lanes: set[str] = set()
         self._pools_claimed_at = -math.inf  # by the monotonic clock; -inf: pools may have work
         self._poll_interval = MIN_POLL
-        self._swept_at = time.monotonic()
+        self._swept_at, self._claimed_at = time.monotonic(), -math.inf
         self._outage = Outage(log, "the database")
         self._claim_failures = Outage(log, "the worker's claim loop")
         self._heartbeat_failures = Outage(log, "the worker's heartbeat loop")
@@ -117,7 +115,9 @@ class Worker:
 
     async def _cycle(self) -> None:
         capacity = self._capacity()
-        may_find_work = self._may_find_work or slots.has_room_for_any(capacity, self._short_lanes)
+        may_find_work = self._may_find_work or slots.has_room_for_any(
+            capacity, self._short_lanes, time.monotonic() - self._claimed_at
+        )
         must_claim = may_find_work and not (
             capacity.is_full and all(self._pool_capacity(pool) <= 0 for pool in self._limits.pools)
         )
@@ -125,7 +125,7 @@ class Worker:
             self._was_full, self._short_lanes = capacity.is_full, slots.short_lanes(capacity)
             self._wake.clear()
             if await clock.wait(self._wake, self._poll_interval):
-                self._poll_interval = MIN_POLL
+                self._poll_interval = min(self._poll_interval, slots.CLAIM_INTERVAL)
             else:
                 # No notification: poll less often the longer that lasts, but soon after there was work, because a
                 # lane that another worker had locked may have more.
@@ -167,7 +167,7 @@ class Worker:
 
     async def _complete_and_claim(self, capacity: slots.ClaimRoom) -> list[Job]:
         finished = self._finished[:]
-        self._claiming = True
+        self._claiming, self._claimed_at = True, time.monotonic()
         try:
             async with self._db.connection() as tx:
                 jobs = await store.complete_and_claim(
@@ -208,7 +208,7 @@ class Worker:
 
     def _expect_work(self, *, pools: bool = True) -> None:
         """Claim again as soon as there is room; with `pools`, also for their slots."""
-        self._may_find_work = True
+        self._may_find_work, self._poll_interval = True, MIN_POLL
         self._pools_claimed_at = -math.inf if pools else self._pools_claimed_at
 
     async def _start(self, jobs: Sequence[Job]) -> None:
@@ -241,7 +241,9 @@ class Worker:
                 del self._running[job.id]
                 self._cancelled.discard(job.id)
             self._suspect = None if self._suspect == job.id else self._suspect
-            self._expect_work(pools=job.pool in self._limits.pools)
+            # Where its lane has more jobs than room here, `_cycle` claims when there is room for some of them.
+            if self._was_full or self._limits.has_caps or job.lane not in self._short_lanes:
+                self._expect_work(pools=job.pool in self._limits.pools)
             self._wake.set()
         if log.isEnabledFor(logging.DEBUG):
             fields = {"transition": type(transition).__name__, "seconds": time.perf_counter() - started}
@@ -384,11 +386,9 @@ class Worker:
             log.exception("worker could not release its jobs; they are requeued when its lease expires")
 
     def _on_activity(self, job: Job) -> None:
-        may_claim = job.lane in self._short_lanes and slots.has_room_again(
-            job, [other for other, _ in self._running.values()]
-        )
-        if self._was_full or may_claim:
-            self._may_find_work = True
+        running = [other for other, _ in self._running.values()]
+        self._may_find_work |= self._was_full
+        if self._was_full or (job.lane in self._short_lanes and slots.has_room_again(job, running)):
             self._wake.set()
 
     def _on_job(self, _payload: str | None) -> None:
