@@ -28,6 +28,7 @@ from gristmill.sources.blobs import BlobStore
 from gristmill.work import DeleteBase, DeleteSubtree
 
 BATCH = 500
+_BASE_BATCH = 100  # of a base that is removed as a whole
 _STOP_BATCH = 2_000
 _RETRY_DELAY = timedelta(milliseconds=200)
 _MAX_PAUSE = timedelta(seconds=1)
@@ -62,8 +63,7 @@ class Remover:
                 return Snooze(_RETRY_DELAY)
         if exists:
             await self._remove_index(job, base_id)
-            while await self._remove_batch(job, base_id, None):
-                await faults.point("remove.batch")
+            await self._remove_items(job, base_id)
             async with self._batch(job) as tx:
                 await catalog.drop_base(tx, base_id)
             await faults.point("remove.base_dropped")
@@ -80,8 +80,7 @@ class Remover:
             await faults.point("remove.before_commit")
 
     async def _remove_index(self, job: Job, base_id: BaseId) -> None:
-        """Remove the chunks and segments of a base. After each batch of chunks it pauses for as long as the batch took: there
-        is no hurry, because nothing of it is visible, and others need the database."""
+        """Remove the chunks and segments of a base."""
         last: int | None = 0
         while last is not None:
             started = time.monotonic()
@@ -90,12 +89,22 @@ class Remover:
                 await _add_to_receipt(tx, job, {"chunks": dropped.chunks})
             last = dropped.last
             await faults.point("remove.batch")
-            await clock.pause(min(timedelta(seconds=time.monotonic() - started), _MAX_PAUSE))
+            await _yield_to_others(started)
         has_more = True
         while has_more:
+            started = time.monotonic()
             async with self._batch(job) as tx:
                 has_more = await removal.drop_segments(tx, base_id)
             await faults.point("remove.batch")
+            await _yield_to_others(started)
+
+    async def _remove_items(self, job: Job, base_id: BaseId) -> None:
+        """Remove all items of a base."""
+        started = time.monotonic()
+        while await self._remove_batch(job, base_id, None):
+            await faults.point("remove.batch")
+            await _yield_to_others(started)
+            started = time.monotonic()
 
     async def _cancel_waiting_jobs(self, job: Job) -> bool:
         """Delete the waiting jobs before the first batch, so that workers don't claim them in the meantime."""
@@ -124,7 +133,7 @@ class Remover:
 
     async def _next_items(self, tx: Tx, base_id: BaseId, roots: Sequence[ItemId] | None) -> list[ItemId]:
         if roots is None:
-            return await catalog.childless_items(tx, base_id, BATCH)
+            return await catalog.childless_items(tx, base_id, min(BATCH, _BASE_BATCH))
         return await catalog.removable_items(tx, roots, BATCH)
 
     async def _finish(
@@ -137,6 +146,12 @@ class Remover:
             await events.record(tx, make_event(receipt), cause=job.id)
             if forget_lane:
                 await jobs.clear_lane(tx, job.lane)
+
+
+async def _yield_to_others(started: float) -> None:
+    """Pause for twice as long as a batch took since `started`. A base is hidden as a whole, so there is no hurry, and others
+    need the database."""
+    await clock.pause(min(timedelta(seconds=2 * (time.monotonic() - started)), _MAX_PAUSE))
 
 
 async def _add_to_receipt(tx: Tx, job: Job, counts: Mapping[str, int]) -> None:

@@ -13,7 +13,7 @@ from uuid import UUID
 from gristmill.db import Tx
 from gristmill.search.store import queries
 
-CHUNKS_PER_BATCH = 1_000  # some 3 MB, deleted in tens of milliseconds
+CHUNKS_PER_BATCH = 500  # some 2 MB, deleted in a few milliseconds
 SEGMENTS_PER_BATCH = 4  # up to some 10 MB
 _NUMBERS_PER_BATCH = 10_000
 

@@ -53,7 +53,7 @@ class IdempotencyHandler:
         try:
             body, receive = await _buffer_body(headers, receive)
         except ClientDisconnect:
-            return  # The key stays free for the whole request; there is nobody to respond to.
+            return  # The key stays free for the whole request; there is no one to respond to.
         fingerprint = _fingerprint(scope, headers, body)
         async with self._db.transaction() as tx:
             claim = await idempotency.claim(tx, request_key, fingerprint)
