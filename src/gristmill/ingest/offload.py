@@ -162,7 +162,7 @@ class _Subprocess:
         """Start it, and mark it ready when it says so."""
         if self.is_stopped:
             return
-        # Garbage collections would take a sixth of its start, and free nothing.
+        # Garbage collections would take a tenth of its start, and free nothing.
         self._process = subprocess.Popen(
             [
                 sys.executable,
