@@ -4,13 +4,16 @@ import os
 import re
 import signal
 import subprocess
-import sys
+import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+
+from tests import process_template
+from tests.process_template import Process
 
 _READY = re.compile(r"ready at (http://\S+)")
 
@@ -19,7 +22,7 @@ _READY = re.compile(r"ready at (http://\S+)")
 class ServeProcess:
     """A running `gristmill serve`."""
 
-    process: "subprocess.Popen[str]"
+    process: Process
     url: str
 
     def client(self) -> httpx.Client:
@@ -49,13 +52,7 @@ def environment(data_dir: Path, cache_dir: Path, **settings: str) -> dict[str, s
 def run_serve(env: Mapping[str, str], *, log: Path, port: str = "0") -> Generator[ServeProcess]:
     """`gristmill serve` on a free port, or this one, ready; killed at the end if it still runs. Its log goes to `log`."""
     with log.open("a") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "gristmill", "serve", "--port", port],
-            env=dict(env),
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-        )
+        process = process_template.start(["gristmill", "serve", "--port", port], env, stderr=stderr)
     assert process.stdout is not None
     with process.stdout:
         try:
@@ -69,12 +66,18 @@ def run_serve(env: Mapping[str, str], *, log: Path, port: str = "0") -> Generato
             process.wait(10)
 
 
-def run_command(env: Mapping[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
+def run_command(
+    env: Mapping[str, str], *arguments: str, fork: bool = True
+) -> "subprocess.CompletedProcess[str]":
     """Run a `gristmill` command to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "gristmill", *arguments],
-        env=dict(env),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
+        words = ["gristmill", *arguments]
+        process = process_template.start(words, env, stdout=stdout, stderr=stderr, fork=fork)
+        try:
+            code = process.wait(120)
+        finally:
+            process.kill()
+            process.wait(10)
+        stdout.seek(0)
+        stderr.seek(0)
+        return subprocess.CompletedProcess(arguments, code, stdout.read(), stderr.read())

@@ -38,14 +38,15 @@ def postgres_pids(data_dir: Path) -> list[int]:
 def test_a_note_is_added_and_found_without_a_server_and_nothing_is_left_running(
     env: dict[str, str], tmp_path: Path, data_dir: Path
 ) -> None:
+    """With interpreters of their own, as a shell starts them."""
     note = "The miller keeps the wheel turning through the night."
-    add_result = run_command(env, "add", "notes", "--note", note, "--wait")
+    add_result = run_command(env, "add", "notes", "--note", note, "--wait", fork=False)
     assert add_result.returncode == 0, add_result.stderr
     assert "1 of 1 searchable in notes." in add_result.stdout
-    search_result = run_command(env, "search", "notes", "who works while others sleep?", "--json")
+    search_result = run_command(env, "search", "notes", "who works while others sleep?", "--json", fork=False)
     assert search_result.returncode == 0, search_result.stderr
     assert json.loads(search_result.stdout)["hits"][0]["text"] == note
-    assert "notes" in run_command(env, "status").stdout
+    assert "notes" in run_command(env, "status", fork=False).stdout
     assert postgres_pids(data_dir) == []
 
 

@@ -10,8 +10,6 @@ import itertools
 import json
 import random
 import socket
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -23,7 +21,9 @@ from typing import Any
 import httpx
 
 from gristmill import clock
+from tests import process_template
 from tests.events.sse import stream
+from tests.process_template import Process
 from tests.wait_until import wait_until
 
 EventJson = dict[str, Any]
@@ -43,7 +43,7 @@ class Daemon:
     env: Mapping[str, str]
     log: Path
     kills: int = 0
-    process: "subprocess.Popen[str] | None" = None
+    process: Process | None = None
 
     async def start(self) -> str:
         """Start it; the line that it prints when it is ready."""
@@ -53,13 +53,7 @@ class Daemon:
 
     def _start(self) -> str:
         with self.log.open("a") as stderr:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *self.arguments],
-                env=dict(self.env),
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                text=True,
-            )
+            self.process = process_template.start(self.arguments, self.env, stderr=stderr)
         assert self.process.stdout is not None
         return self.process.stdout.readline()
 

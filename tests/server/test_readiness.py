@@ -1,8 +1,7 @@
 """`/readyz` reports what is missing, and a worker serves it on its own port."""
 
 import re
-import subprocess
-import sys
+import signal
 from pathlib import Path
 
 import httpx
@@ -12,6 +11,7 @@ import pytest
 from gristmill import app
 from gristmill.integrity import readiness as ready
 from gristmill.settings import Settings
+from tests import process_template
 from tests.embedding.hashed import HashedEmbedder
 from tests.gristmill_process import environment
 
@@ -69,13 +69,7 @@ def test_a_worker_serves_probes_on_its_own_port(
     env = environment(data_dir, cache_dir, database_url=database_url, worker_port="0", access_log="true")
     log = tmp_path / "log"
     with log.open("w") as stderr:
-        worker = subprocess.Popen(
-            [sys.executable, "-m", "gristmill", "worker"],
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-        )
+        worker = process_template.start(["gristmill", "worker"], env, stderr=stderr)
     assert worker.stdout is not None
     with worker.stdout:
         try:
@@ -87,7 +81,7 @@ def test_a_worker_serves_probes_on_its_own_port(
                 assert "gristmill_stage_seconds" in client.get("/metrics").text
                 assert client.get("/api/knowledge-bases").status_code == 404
                 assert client.get("/metrics", headers={"X-Forwarded-For": "203.0.113.7"}).status_code == 401
-            worker.terminate()
+            worker.send_signal(signal.SIGTERM)
             assert worker.wait(30) == 0
         finally:
             worker.kill()
