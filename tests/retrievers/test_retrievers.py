@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from gristmill import app
 from gristmill.client import Client, Refused
-from gristmill.retrievers import langchain, llama_index
+from gristmill.retrievers import langchain
 from tests.serve_api import serve_api
 
 
@@ -52,6 +52,9 @@ async def test_langchain_gets_documents_with_citations_both_ways(server: Server)
 
 
 async def test_llama_index_gets_nodes_with_citations_both_ways(server: Server) -> None:
+    # Here, because importing LlamaIndex takes every process of a run two seconds when it collects the tests.
+    from gristmill.retrievers import llama_index
+
     retriever = llama_index.GristmillRetriever(server.url, base_ids=[server.base], limit=1, mode="text")
     for nodes in (
         await retriever.aretrieve("wheel driven river"),
