@@ -137,24 +137,25 @@ declare
     v_urgent text[];
 begin
     perform job_archive(array(select j.id from job j where j.id = any (p_ids) and j.state = 'running' and j.cancelling), 'cancelled');
-    with back as (
-        update job j
-           set state = case when p_delay > interval '0' then 'delayed' else 'queued' end::job_state,
-               run_at = clock_now() + p_delay, lease = null, worker = null,
-               attempt = j.attempt - case when p_counted then 0 else 1 end,
-               errors = case when p_error is null then j.errors
-                             -- A job that polls says once what it waits for, and since when, with the latest message.
-                             when not p_counted and p_error ->> 'code' = j.errors -> -1 ->> 'code'
-                             then (j.errors - -1) || (j.errors -> -1 || p_error)
-                             else j.errors || (p_error || jsonb_build_object('at', clock_now(), 'attempt', j.attempt)) end
-         where j.id = any (p_ids) and j.state = 'running' and not j.cancelling
-        returning j.lane, j.priority)
-    select array_agg(distinct b.lane), array_agg(distinct b.lane) filter (where b.priority = 0)
-      into v_lanes, v_urgent from back b;
-    if v_lanes is not null and p_delay <= interval '0' then
-        perform lane_wake(v_lanes, coalesce(v_urgent, '{}'));
-        perform pg_notify('job', '');
+    if p_delay <= interval '0' then
+        select array_agg(distinct j.lane), array_agg(distinct j.lane) filter (where j.priority = 0)
+          into v_lanes, v_urgent from job j where j.id = any (p_ids) and j.state = 'running' and not j.cancelling;
+        -- Lanes before jobs, as in job_enqueue: it waits for a job with its key that is being changed.
+        if v_lanes is not null then
+            perform lane_wake(v_lanes, coalesce(v_urgent, '{}'));
+            perform pg_notify('job', '');
+        end if;
     end if;
+    update job j
+       set state = case when p_delay > interval '0' then 'delayed' else 'queued' end::job_state,
+           run_at = clock_now() + p_delay, lease = null, worker = null,
+           attempt = j.attempt - case when p_counted then 0 else 1 end,
+           errors = case when p_error is null then j.errors
+                         -- A job that polls says once what it waits for, and since when, with the latest message.
+                         when not p_counted and p_error ->> 'code' = j.errors -> -1 ->> 'code'
+                         then (j.errors - -1) || (j.errors -> -1 || p_error)
+                         else j.errors || (p_error || jsonb_build_object('at', clock_now(), 'attempt', j.attempt)) end
+     where j.id = any (p_ids) and j.state = 'running' and not j.cancelling;
     return cardinality(p_ids);
 end $$;
 
