@@ -10,6 +10,11 @@ from tests.connectors.fakes.github import FakeGitHub
 from tests.connectors.fakes.tool import serve_fake
 from tests.ui.harness import ApiHelper
 
+_BOTH_DIED_AGAIN = """async (url) => {
+  const { items } = await (await fetch(url)).json();
+  return items.length === 2 && items.every((job) => job.errors.length === 2);
+}"""
+
 
 def unique_name(word: str) -> str:
     """A name that no other test uses."""
@@ -123,11 +128,9 @@ def test_all_dead_jobs_are_retried_at_once(page: Page, ui_url: str, api: ApiHelp
         expect(row).to_be_visible()
     page.get_by_role("button", name="Retry all").click()
     expect(page.get_by_text(re.compile(r"\d+ jobs are queued again"))).to_be_visible()
-    for file in files:
-        item = page.get_by_role("listitem").filter(has_text=file)
-        expect(item).to_be_visible()
-    dead_jobs = api.http.get("/api/jobs", params={"state": "dead", "baseId": base}).json()["items"]
-    assert [len(job["errors"]) for job in dead_jobs] == [2, 2]
+    page.wait_for_function(_BOTH_DIED_AGAIN, arg=f"/api/jobs?state=dead&baseId={base}")
+    for row in rows:
+        expect(row).to_be_visible()
 
     rows[0].get_by_role("button", name=f"Dismiss {files[0]}").click()
     expect(rows[0]).to_have_count(0)

@@ -270,8 +270,8 @@ MUTANTS = (
     Mutant(
         "lost-deletion-of-blobs",
         "ingest/remove.py",
-        '                ("blobs", removed.blobs),\n',
-        '                ("blobs", 0),\n',
+        '                "blobs": removed.blobs,\n',
+        '                "blobs": 0,\n',
         ("S0-12", "S1-12"),
     ),
     Mutant(
