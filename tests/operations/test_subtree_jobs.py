@@ -163,6 +163,24 @@ async def test_a_rebuild_that_waits_for_what_is_active_comes_back_later(
     assert await worker.value("select state from job") == "delayed"
 
 
+async def test_a_rebuild_waits_for_the_deletion_of_something_below(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    """C5: a folder is re-indexed although one of its files has just vanished; nothing is skipped silently."""
+    items = await index_folder(worker, base, docs)
+    await delete.delete(worker.db, base.id, [items["b.md"].id])
+    deletion = await worker.take("delete_subtree")
+    (docs / "a.md").write_text("rye new")
+    await worker.reindex(base, items["docs"].id, on_active="after")
+    waiting = await worker.take("reindex_subtree")
+    assert isinstance(await worker.run(waiting), retry.Postpone)
+    await worker.run(deletion)
+    await worker.make_due()
+    await worker.work()
+    assert "rye new" in await worker.search_texts(base, "rye")
+    await worker.assert_healthy()
+
+
 class ConcurrentSources:
     """Sources that count how many of them are probed at the same time."""
 

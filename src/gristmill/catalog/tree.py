@@ -12,6 +12,7 @@ from typing import Any
 from gristmill.catalog.access import ADMIN, Viewer
 from gristmill.catalog.base import BaseId
 from gristmill.catalog.item import Item, ItemId
+from gristmill.catalog.lifecycle import ItemStatus
 from gristmill.catalog.store import queries
 from gristmill.db import Tx
 
@@ -166,6 +167,11 @@ class UnfinishedItem:
     status: str
     root: ItemId
     is_full_rebuild: bool
+
+    @property
+    def is_deleted_root(self) -> bool:
+        """Whether it is the root itself, and is being deleted."""
+        return self.id == self.root and self.status == ItemStatus.DELETING
 
 
 async def find_unfinished_items(tx: Tx, roots: Sequence[ItemId], limit: int = 100) -> list[UnfinishedItem]:

@@ -2,7 +2,8 @@
 
 One fenced transaction under the base's exclusive lock. A root may have changed since the request was accepted:
 
-    something in it is being deleted        skip: delete wins
+    it is being deleted                     skip: delete wins
+    something below it is being deleted     skip: delete wins; with `after`, wait
     a re-index of the whole root is running skip; with `after`, wait
     something below it is active            wait; with `skip`, skip
     the queue is full                       wait, whatever was requested
@@ -64,10 +65,13 @@ class Reindexer:
 
 def _must_wait(unfinished: Sequence[UnfinishedItem], on_active: OnActive) -> bool:
     """Whether a root is active, and will still need a re-index when it is at rest."""
-    if on_active == "skip":
-        return False
-    deleting = {item.root for item in unfinished if item.status == ItemStatus.DELETING}
-    reindexing = (
-        {item.root for item in unfinished if item.is_full_rebuild} if on_active == "reject" else set[ItemId]()
-    )
-    return any(item.root not in deleting | reindexing for item in unfinished)
+    match on_active:
+        case "skip":
+            return False
+        case "after":
+            skipped = {item.root for item in unfinished if item.is_deleted_root}
+        case "reject":
+            skipped = {
+                item.root for item in unfinished if item.status == ItemStatus.DELETING or item.is_full_rebuild
+            }
+    return any(item.root not in skipped for item in unfinished)

@@ -95,8 +95,8 @@ async def _reindexable_roots(tx: Tx, selected: Sequence[Item], on_active: OnActi
     roots = [item.id for item in selected]
     blocking = await catalog.find_unfinished_items(tx, roots) if roots else []
     if on_active == "after":
-        # Work ends with something to rebuild; a deletion does not.
-        blocking = [item for item in blocking if item.status == "deleting"]
+        # Work ends with something to rebuild, and so does the deletion of something below; that of the root does not.
+        blocking = [item for item in blocking if item.is_deleted_root]
     if blocking and on_active != "skip":
         raise SubtreeActive(blocking)
     active = {item.root for item in blocking}
