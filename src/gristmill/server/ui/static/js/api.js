@@ -39,6 +39,8 @@ function apiUrl(path, query) {
   return `/api${path}${search.size ? `?${search}` : ""}`;
 }
 
+const MAX_KEPT_ALIVE = 4096;
+
 /** @param {number} status @param {string} body @returns {ApiError} */
 function errorFrom(status, body) {
   /** @type {Record<string, any>} */ let problem = {};
@@ -65,14 +67,17 @@ async function send(method, path, body, options) {
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (method !== "GET") headers["Idempotency-Key"] = crypto.randomUUID();
   if (options.match) headers["If-Match"] = options.match;
+  const content = body === undefined ? undefined : JSON.stringify(body);
   /** @type {Response} */ let response;
   try {
     response = await fetch(apiUrl(path, options.query), {
       method,
       headers,
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: content,
       signal: options.signal,
       credentials: "same-origin",
+      // A change is sent even if the person leaves the page at once. Browsers refuse this for large bodies.
+      keepalive: method !== "GET" && (content?.length ?? 0) < MAX_KEPT_ALIVE,
     });
   } catch (error) {
     if (options.signal?.aborted) throw error;
