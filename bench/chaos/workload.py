@@ -22,7 +22,7 @@ from tests.readers import samples
 
 NEVER = "0 0 29 2 *"
 _MAX_DOCUMENTS = 120  # of each kind; more are deleted first
-_LONG_SECTIONS = 150  # enough chunks for the offload process
+_LONG_SECTIONS = 330  # over half a megabyte: enough text for the offload process
 _RETRY_CODES = {"idempotency_in_progress"}
 
 
