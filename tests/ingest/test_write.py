@@ -1,6 +1,7 @@
 """What a transaction writes of documents that arrive in several batches."""
 
 import asyncio
+import gc
 from typing import Any, cast
 
 import httpx
@@ -51,6 +52,21 @@ async def test_a_document_ends_once_and_not_before_all_of_it_is_written() -> Non
     (write,) = plan_writes([batch(document, 0, 1)])
     document.record(write, 0.1)
     assert ends(batch(document, 1), batch(document, 2), batch(document)) == [False, True, False]
+
+
+async def test_nothing_of_a_document_stays_in_memory_when_it_has_ended(
+    worker: ManualWorker, base: Base
+) -> None:
+    """A worker runs for months."""
+
+    def states() -> int:
+        gc.collect()
+        return sum(isinstance(entry, DocumentState) for entry in gc.get_objects())
+
+    before = states()
+    await worker.add(base, *(note_to_add(f"n{number}", f"rye {number}") for number in range(3)))
+    await worker.work()
+    assert states() == before
 
 
 async def test_parts_that_are_read_while_a_batch_is_written_are_stored_too(

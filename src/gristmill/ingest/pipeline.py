@@ -107,6 +107,7 @@ class Pipeline:
             task.completion.finish()
             self._record_timings(task, stage)
             stage.remove(task)
+            self._write_stage.forget(task)
 
     async def record_failure(self, tx: Tx, job: Job, error: GristmillError) -> None:
         """Mark the item as failed, and the base if its embedder has changed, in the transaction that buries the job."""

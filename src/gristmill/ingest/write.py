@@ -13,10 +13,9 @@ them. When a transaction fails, its documents are written one by one, so that on
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from operator import itemgetter
-from weakref import WeakKeyDictionary
 
 from gristmill import catalog, contents, events, faults, jobs
 from gristmill.catalog import BaseId
@@ -55,8 +54,7 @@ class WriteStage:
 
     def __init__(self, db: Database, offload: CpuOffload) -> None:
         self._db, self._offload = db, offload
-        # A state lives as long as its task: a batch in flight still needs it when the document's job was cancelled.
-        self._states: WeakKeyDictionary[IndexTask, DocumentState] = WeakKeyDictionary()
+        self._states: dict[IndexTask, DocumentState] = {}
         self._batches: Batcher[_LexedBatch, None] = Batcher(self._write_batches, size=BATCHES_PER_TRANSACTION)
         self._unchanged: Batcher[UnchangedDocument, None] = Batcher(
             self._finish_unchanged_batch, size=DOCUMENTS_PER_TRANSACTION
@@ -69,6 +67,10 @@ class WriteStage:
     def add(self, task: IndexTask, window: ReadWindow) -> None:
         """Note the next parts of a document. They are written with its next batch of chunks."""
         self._states[task].add(window)
+
+    def forget(self, task: IndexTask) -> None:
+        """Drop the state of a document that has ended. What a batch in flight still has of it is not written."""
+        self._states.pop(task, None)
 
     def percent(self, task: IndexTask) -> float:
         """How much of the document is done, below 100."""
@@ -110,7 +112,8 @@ class WriteStage:
 
     async def _write_batches(self, batches: Sequence[_LexedBatch]) -> list[None]:
         count, started = len(batches), time.monotonic()
-        while True:
+        batches = await self._keep(batches, self._states.keys())
+        while any(batch.embedded for batch in batches):
             planned = plan_writes(
                 [(message, self._states[message.task]) for batch in batches for message in batch.embedded]
             )
@@ -120,12 +123,9 @@ class WriteStage:
                     await faults.point("write.begun")
                     await self._write_planned(tx, batches, planned)
                     break
-            batches = [
-                await self._lex([message for message in batch.embedded if message.task in wanted])
-                for batch in batches
-            ]
-            if not wanted:
-                return [None] * count
+            batches = await self._keep(batches, wanted)
+        else:
+            return [None] * count
         took = time.monotonic() - started
         pipeline_metrics.observe_batch("write", len(planned))
         for write in planned:
@@ -148,6 +148,16 @@ class WriteStage:
         last = [write.state for write in planned if write.is_last]
         await _mark_complete(tx, [state for state in last if state not in marked])
         await self._publish(tx, last)
+
+    async def _keep(self, batches: Sequence[_LexedBatch], tasks: Set[IndexTask]) -> Sequence[_LexedBatch]:
+        """The batches with the chunks of these tasks alone, as far as they have not ended meanwhile."""
+
+        def is_kept(message: EmbeddedChunks) -> bool:
+            return message.task in tasks and message.task in self._states
+
+        while not all(is_kept(message) for batch in batches for message in batch.embedded):
+            batches = [await self._lex(list(filter(is_kept, batch.embedded))) for batch in batches]
+        return batches
 
     async def _lex(self, embedded: Sequence[EmbeddedChunks]) -> _LexedBatch:
         """Lex the chunks of each base, which will share a segment."""
