@@ -16,6 +16,13 @@ _BOTH_DIED_AGAIN = """async (url) => {
 }"""
 
 
+# The page shows it a moment before the server has it.
+_IS_PAUSED = """async (base) => {
+  const { lanes } = await (await fetch("/api/queue")).json();
+  return lanes.some((lane) => lane.lane === base && lane.paused);
+}"""
+
+
 def unique_name(word: str) -> str:
     """A name that no other test uses."""
     return f"{word} {uuid4().hex[:6]}"
@@ -152,6 +159,7 @@ def test_a_lane_is_paused_and_resumed_by_the_keyboard(page: Page, ui_url: str, a
     page.keyboard.press("Enter")
     expect(row.get_by_role("button", name="Resume")).to_be_visible()
     expect(row).to_contain_text("paused")
+    page.wait_for_function(_IS_PAUSED, arg=base)
     api.add_notes(base, "oats")
     expect(row).to_contain_text("1 waiting")
     row.get_by_role("button", name="Resume").press("Enter")
