@@ -18,10 +18,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, _exit_at_once)
     # Looking for plugins of pydantic would read the metadata of every installed package, in every process.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    with pause_garbage_collector():
-        from gristmill.cli.commands import (
-            run,
-        )  # takes a third of a second, in which Ctrl-C would print a traceback
+    with pause_garbage_collector():  # a third of a second, in which Ctrl-C would print a traceback
+        from gristmill.cli.commands import run
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
