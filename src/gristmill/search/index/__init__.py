@@ -1,0 +1,1 @@
+"""Where the points of chunks are indexed and searched: the port, and its implementations."""

@@ -1,0 +1,248 @@
+"""An index in an OpenSearch cluster with the k-NN plugin.
+
+    one index per space        behind an alias, so that a rebuilt one can take its place
+    one document per chunk     its number is its id; routed by base, so that a search asks one shard
+    words                      BM25 with the base's own statistics: no base changes the ranking of another
+    vectors                    HNSW of Lucene, filtered during the search
+
+Every copy of a shard that is in sync acknowledges a write, so a node can be lost. `put` creates documents and never
+overwrites one: a late repetition can't bring back old labels.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeVar
+from uuid import UUID
+
+from gristmill.catalog import BaseId, ItemId
+from gristmill.errors import SetupError
+from gristmill.search.index import opensearch_queries as queries
+from gristmill.search.index.opensearch_http import Connection
+from gristmill.search.index.opensearch_queries import Json
+from gristmill.search.index.port import (
+    SCAN_PAGE,
+    Found,
+    Health,
+    IndexUnavailable,
+    Labels,
+    Leg,
+    Point,
+    PointFilter,
+    Space,
+    VectorLeg,
+)
+
+_BULK_DOCUMENTS = 250
+_CHANGE_BATCH = 1_000  # documents that one request relabels or removes: far from the time-out
+_MAX_ITEMS = 500  # items that one request names
+_STATUS: dict[str, Literal["ok", "degraded", "down"]] = {"green": "ok", "yellow": "degraded"}
+
+Value = TypeVar("Value")
+
+
+class OpenSearch:
+    """The engine: a cluster by the addresses of some of its nodes."""
+
+    def __init__(
+        self, urls: Sequence[str], *, prefix: str = "gristmill", shards: int = 3, replicas: int = 1
+    ) -> None:
+        self._connection = Connection([url.rstrip("/") for url in urls])
+        self._prefix, self._shards, self._replicas = prefix, shards, replicas
+
+    async def prepare(self, space: Space) -> "OpenSearchIndex":
+        """The index of a space; creates it where there is none."""
+        alias = f"{self._prefix}-{space.key}"
+        wanted = queries.settings(space, shards=self._shards, replicas=self._replicas)
+        status, answer = await self._connection.send("GET", f"/{alias}", accept=(404,))
+        if status == 404:
+            body = {**wanted, "aliases": {alias: {"is_write_index": True}}}
+            # Somebody else may create it at the same moment: 400, and the check below decides.
+            await self._connection.send("PUT", f"/{alias}-1", body, accept=(400,))
+            _, answer = await self._connection.send("GET", f"/{alias}")
+        for name, index in answer.items():
+            dimension = index["mappings"].get("properties", {}).get("vector", {}).get("dimension")
+            if dimension != space.dimension:
+                message = f"The index {name} has vectors of {dimension} dimensions, not {space.dimension}. Rebuild it, or set another prefix."
+                raise SetupError(message, code="index_settings_differ")
+        return OpenSearchIndex(self._connection, alias)
+
+    async def health(self) -> Health:
+        """Whether the cluster can answer; never raises."""
+        try:
+            _, answer = await self._connection.send("GET", f"/_cluster/health/{self._prefix}-*")
+        except IndexUnavailable as error:
+            return Health("down", error.message)
+        detail = f"{answer['number_of_nodes']} nodes, {answer['unassigned_shards']} copies of shards missing"
+        return Health(_STATUS.get(answer["status"], "down"), detail)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._connection.close()
+
+
+class OpenSearchIndex:
+    """The points of one space."""
+
+    def __init__(self, connection: Connection, alias: str) -> None:
+        self._connection, self._alias = connection, alias
+
+    async def put(self, points: Sequence[Point]) -> None:
+        """Add points; returns when searches find them."""
+        for batch in _batches(points, _BULK_DOCUMENTS):
+            lines = await asyncio.to_thread(_creations, batch)
+            _, answer = await self._connection.send("POST", f"/{self._alias}/_bulk", lines)
+            for result in answer["items"]:
+                _check_created(result["create"])
+        await self._refresh()
+
+    async def _refresh(self) -> None:
+        _, answer = await self._connection.send("POST", f"/{self._alias}/_refresh")
+        if answer["_shards"]["failed"]:
+            raise IndexUnavailable("A shard of the index could not be refreshed.")
+
+    async def relabel(self, base: BaseId, items: Sequence[ItemId], labels: Labels) -> None:
+        """Give all points of these items these labels."""
+        script = queries.set_labels(labels)
+        for batch in _batches(items, _MAX_ITEMS):
+            # Those that have the labels already are left out, so that a repetition goes on where the last one ended.
+            query = {
+                "bool": {
+                    "filter": [queries.base_filter(base), {"terms": {"item": [*map(str, batch)]}}],
+                    "must_not": [{"term": {"labels": labels.key}}],
+                }
+            }
+            await self._change("_update_by_query", base, {"query": query, "script": script}, "updated")
+
+    async def remove(
+        self, base: BaseId, *, items: Sequence[ItemId] = (), below: Mapping[ItemId, int] | None = None
+    ) -> int:
+        """Remove the points of items, and of versions below the given ones; their number."""
+        conditions: list[Json] = [{"term": {"item": str(item)}} for item in items]
+        conditions += [
+            {"bool": {"filter": [{"term": {"item": str(item)}}, {"range": {"version": {"lt": version}}}]}}
+            for item, version in (below or {}).items()
+        ]
+        removed = 0
+        for batch in _batches(conditions, _MAX_ITEMS):
+            query = {
+                "bool": {
+                    "filter": [queries.base_filter(base)],
+                    "should": batch,
+                    "minimum_should_match": 1,
+                }
+            }
+            removed += await self._change("_delete_by_query", base, {"query": query}, "deleted")
+        return removed
+
+    async def drop(self, base: BaseId) -> int:
+        """Remove all points of a base; their number."""
+        return await self._change("_delete_by_query", base, {"query": queries.base_filter(base)}, "deleted")
+
+    async def _change(self, action: str, base: BaseId, body: Mapping[str, Any], counter: str) -> int:
+        """Change all documents that the query finds, batch by batch, until it finds none."""
+        parameters = {
+            "routing": str(base),
+            "refresh": "true",
+            "conflicts": "proceed",  # somebody else has changed a document: the next round sees the new one
+            "scroll_size": str(_CHANGE_BATCH),
+            "max_docs": str(_CHANGE_BATCH),
+        }
+        changed = 0
+        await self._refresh()  # it searches what was last refreshed, and a batch that failed may not be
+        while True:
+            _, answer = await self._connection.send(
+                "POST", f"/{self._alias}/{action}", body, parameters=parameters
+            )
+            if answer["failures"] or answer["timed_out"]:
+                raise IndexUnavailable("The search engine could not change all points.")
+            changed += answer[counter]
+            if answer["total"] == 0:
+                return changed
+
+    async def ask(
+        self, base: BaseId, legs: Sequence[Leg], scope: PointFilter, limit: int
+    ) -> list[list[Found]]:
+        """The best points of each leg, best first."""
+        filters = queries.scope_filters(base, scope)
+        leg_queries: list[Json | None] = []
+        for leg in legs:
+            if isinstance(leg, VectorLeg):
+                leg_queries.append(queries.vector_query(leg, filters, limit))
+            else:
+                # The engine caches these counts until the shard changes.
+                answer = await self._search(base, queries.count_terms(base, leg.terms))
+                leg_queries.append(queries.keyword_query(leg, queries.read_statistics(answer), filters))
+        lines: list[Json] = []
+        for query in leg_queries:
+            if query is not None:
+                lines.append({"routing": str(base), "allow_partial_search_results": False})
+                lines.append({"query": query, "size": limit, "track_total_hits": False, **_ONLY_NUMBERS})
+        answer = await self._connection.send("POST", f"/{self._alias}/_msearch", lines) if lines else None
+        responses = iter([] if answer is None else answer[1]["responses"])
+        return [
+            [] if query is None else _found(leg, next(responses))
+            for leg, query in zip(legs, leg_queries, strict=True)
+        ]
+
+    async def _search(self, base: BaseId, body: Json) -> Json:
+        parameters = {"routing": str(base), "allow_partial_search_results": "false"}
+        _, answer = await self._connection.send(
+            "POST", f"/{self._alias}/_search", body, parameters=parameters
+        )
+        return answer
+
+    async def scan(self, base: BaseId, after: int) -> list[tuple[int, ItemId, int]]:
+        """Number, item and version of the points after a number, in order."""
+        body = {
+            "query": {"bool": {"filter": [queries.base_filter(base), {"range": {"no": {"gt": after}}}]}},
+            "size": SCAN_PAGE,
+            "sort": [{"no": "asc"}],
+            "track_total_hits": False,
+            "_source": False,
+            "docvalue_fields": ["no", "item", "version"],
+        }
+        rows = [hit["fields"] for hit in (await self._search(base, body))["hits"]["hits"]]
+        return [(row["no"][0], ItemId(UUID(row["item"][0])), row["version"][0]) for row in rows]
+
+
+_ONLY_NUMBERS: Json = {
+    "_source": False,
+    "docvalue_fields": ["no"],
+    "sort": [{"_score": "desc"}, {"no": "asc"}],  # rankings are repeatable, whichever copy of a shard answers
+}
+
+
+def _batches(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
+def _creations(points: Sequence[Point]) -> list[Json]:
+    lines: list[Json] = []
+    for point in points:
+        lines.append({"create": {"_id": str(point.no), "routing": str(point.base)}})
+        lines.append(queries.document(point))
+    return lines
+
+
+def _check_created(result: Json) -> None:
+    """Whether a point is in the index now; 409 says that it was before."""
+    if result["status"] < 300 or result["status"] == 409:
+        return
+    if result["status"] == 429 or result["status"] >= 500:
+        raise IndexUnavailable(f"The search engine could not store a point ({result['status']}).")
+    raise SetupError(
+        f"The search engine refused a point ({result['error']['type']}).", code="index_request_refused"
+    )
+
+
+def _found(leg: Leg, response: Json) -> list[Found]:
+    """The hits of one leg. A shard that fails must not look like one without hits."""
+    if "error" in response and response["status"] < 500 and response["status"] != 429:
+        raise SetupError(
+            f"The search engine refused a search ({response['error']['type']}).", code="index_request_refused"
+        )
+    if "error" in response or response["_shards"]["failed"] or response["timed_out"]:
+        raise IndexUnavailable("The search engine could not search all of the base.")
+    score = queries.similarity if isinstance(leg, VectorLeg) else float
+    return [Found(hit["fields"]["no"][0], score(hit["_score"])) for hit in response["hits"]["hits"]]

@@ -1,0 +1,227 @@
+"""What is sent to OpenSearch: the settings of an index, documents and queries. Pure functions.
+
+The score of a term in a chunk is BM25, as in `bm25.py`. The engine's own takes its statistics from all bases of a shard and
+rounds lengths; here the field's similarity returns the plain number of occurrences, and a script per term computes the
+score from it, from the exact length and from what was counted in the base.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gristmill.catalog import BaseId
+from gristmill.search.bm25 import K1, B, idf
+from gristmill.search.index.port import KeywordLeg, Labels, Point, PointFilter, Space, VectorLeg
+from gristmill.search.query_syntax import Names, Term
+
+Json = dict[str, Any]
+
+_MIN_EF_SEARCH = (
+    256  # candidates that the graph search keeps; with no more than asked for, half the neighbours are missed
+)
+_BASE_LIST = "*base*"  # a principal of our own: the base's access list applies
+_OCCURRENCES = "return doc.freq;"
+_TERM_SCORE = (
+    "double f = _score; return params.weight * f / (f + params.base + params.slope * doc['length'].value)"
+)
+_SET_LABELS = "ctx._source.putAll(params.labels)"
+
+
+def settings(space: Space, *, shards: int, replicas: int) -> Json:
+    """The settings and fields of the index of a space."""
+    keyword = {"type": "keyword"}
+    similarity = {"occurrences": {"type": "scripted", "script": {"source": _OCCURRENCES}}}
+    words = {
+        "type": "text",
+        "analyzer": "whitespace",
+        "index_options": "freqs",
+        "norms": False,
+        "similarity": "occurrences",
+    }
+    vector = {
+        "type": "knn_vector",
+        "dimension": space.dimension,
+        "method": {
+            "name": "hnsw",
+            "engine": "lucene",
+            "space_type": "innerproduct",
+            "parameters": {"m": 16, "ef_construction": 100},
+        },
+    }
+    return {
+        "settings": {
+            "index": {
+                "number_of_shards": shards,
+                "number_of_replicas": replicas,
+                "knn": True,
+                "similarity": similarity,
+            }
+        },
+        "mappings": {
+            "dynamic": "strict",
+            "_routing": {"required": True},
+            "_meta": {"embedder": space.embedder},
+            "properties": {
+                "no": {"type": "long"},
+                "base": keyword,
+                "item": keyword,
+                "version": {"type": "long"},
+                "length": {"type": "integer", "index": False},
+                "labels": keyword,
+                "principals": keyword,
+                "ancestors": keyword,
+                "type": keyword,
+                "metadata": keyword,
+                "words": words,
+                "vector": vector,
+            },
+        },
+    }
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What BM25 needs of a base: the number of chunks, their mean length, and the number of chunks that have each term."""
+
+    chunks: int
+    mean_length: float
+    by_term: Sequence[int]
+
+
+def document(point: Point) -> Json:
+    """A point as a document. Each lexeme is repeated as often as it occurs."""
+    words = " ".join(lexeme for lexeme, count in point.lexemes.items() for _ in range(count))
+    return {
+        "no": point.no,
+        "base": str(point.base),
+        "item": str(point.item),
+        "version": point.version,
+        "length": point.length,
+        "words": words,
+        "vector": _unit(point.vector),
+        **label_fields(point.labels),
+    }
+
+
+def label_fields(labels: Labels) -> Json:
+    """The fields of a document that relabelling changes."""
+    return {
+        "labels": labels.key,
+        "principals": [_BASE_LIST] if labels.principals is None else sorted(labels.principals),
+        "ancestors": [*map(str, labels.ancestors)],
+        "type": labels.type,
+        "metadata": sorted(labels.metadata),
+    }
+
+
+def set_labels(labels: Labels) -> Json:
+    """The script that gives a document these labels."""
+    return {"source": _SET_LABELS, "params": {"labels": label_fields(labels)}}
+
+
+def base_filter(base: BaseId) -> Json:
+    """All points of a base."""
+    return {"term": {"base": str(base)}}
+
+
+def scope_filters(base: BaseId, scope: PointFilter) -> list[Json]:
+    """The conditions that every hit meets."""
+    conditions = [base_filter(base)]
+    if scope.principals is not None:
+        own = [_BASE_LIST] if scope.sees_base_list else []
+        conditions.append({"terms": {"principals": [*scope.principals, *own]}})
+    if scope.types:
+        conditions.append({"terms": {"type": [*scope.types]}})
+    if scope.under:
+        items = [*map(str, scope.under)]
+        conditions.append({"bool": {"should": [{"terms": {"ancestors": items}}, {"terms": {"item": items}}]}})
+    return conditions + [{"term": {"metadata": token}} for token in sorted(scope.metadata)]
+
+
+def occurrences(term: Term) -> Json:
+    """The documents that have a term, scored by how often. A document with words of a prefix counts as having one."""
+    if term.prefix:
+        return {"prefix": {"words": term.names[0]}}
+    return _any_of(term.names)
+
+
+def _any_of(names: Names) -> Json:
+    matches: list[Json] = [{"term": {"words": name}} for name in names]
+    return matches[0] if len(matches) == 1 else {"bool": {"should": matches}}
+
+
+def count_terms(base: BaseId, terms: Sequence[Term]) -> Json:
+    """A request for the statistics of a base."""
+    counts = {str(number): occurrences(term) for number, term in enumerate(terms)}
+    return {
+        "size": 0,
+        "track_total_hits": True,
+        "query": base_filter(base),
+        "aggs": {"length": {"sum": {"field": "length"}}, "terms": {"filters": {"filters": counts}}},
+    }
+
+
+def read_statistics(answer: Mapping[str, Any]) -> Statistics:
+    """The statistics in the answer to `count_terms`."""
+    chunks = answer["hits"]["total"]["value"]
+    buckets = answer["aggregations"]["terms"]["buckets"]
+    by_term = [buckets[str(number)]["doc_count"] for number in range(len(buckets))]
+    return Statistics(chunks, answer["aggregations"]["length"]["value"] / max(chunks, 1), by_term)
+
+
+def keyword_query(leg: KeywordLeg, statistics: Statistics, filters: Sequence[Json]) -> Json | None:
+    """The query of a search by words; None if no chunk of the base has any of them."""
+    scored = [
+        _term_score(term, idf(chunks, statistics.chunks), statistics.mean_length)
+        for term, chunks in zip(leg.terms, statistics.by_term, strict=True)
+        if chunks
+    ]
+    if not scored:
+        return None
+    return {
+        "bool": {
+            "should": scored,
+            "minimum_should_match": 1,
+            "filter": [*filters, *map(_any_of, leg.required)],
+            "must_not": [occurrences(term) for term in leg.excluded],
+        }
+    }
+
+
+def _term_score(term: Term, term_idf: float, mean_length: float) -> Json:
+    parameters = {
+        "weight": term.weight * term_idf * (K1 + 1),
+        "base": K1 * (1 - B),
+        "slope": K1 * B / max(mean_length, 1e-9),
+    }
+    return {
+        "script_score": {
+            "query": occurrences(term),
+            "script": {"source": _TERM_SCORE, "params": parameters},
+        }
+    }
+
+
+def vector_query(leg: VectorLeg, filters: Sequence[Json], limit: int) -> Json:
+    """The query of a search by nearness."""
+    nearest = {
+        "vector": _unit(leg.vector),
+        "k": limit,
+        "method_parameters": {"ef_search": max(_MIN_EF_SEARCH, 2 * limit)},
+        "filter": {"bool": {"filter": [*filters]}},
+    }
+    return {"knn": {"vector": nearest}}
+
+
+def similarity(score: float) -> float:
+    """The cosine similarity that the engine has turned into a score above 0."""
+    return score - 1 if score >= 1 else 1 - 1 / score
+
+
+def _unit(vector: NDArray[np.float32]) -> list[float]:
+    """The vector with length 1: then the inner product is the cosine similarity."""
+    length = float(np.linalg.norm(vector))
+    return (vector / length if length else vector).astype(np.float32).tolist()
