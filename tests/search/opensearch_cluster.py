@@ -5,6 +5,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -157,13 +158,14 @@ class Cluster:
         except httpx.HTTPError:
             return False
 
-    def stop(self) -> None:
-        """Stop all nodes."""
-        for node in self.nodes:
-            if node.process is not None:
-                node.process.terminate()
-        for node in self.nodes:
-            node.stop()
+    def kill(self) -> None:
+        """kill -9 all nodes at once: an orderly stop takes half a minute."""
+        running = [node for node in self.nodes if node.process is not None]
+        for node in running:
+            assert node.process is not None
+            node.process.send_signal(signal.SIGKILL)
+        for node in running:
+            node.kill()
 
 
 # The default writes six files per node; a test wants the warnings on its standard output.
@@ -187,7 +189,7 @@ def _free_ports(count: int) -> list[int]:
 
 @contextmanager
 def run_cluster(nodes: int = 3) -> Generator[Cluster]:
-    """A cluster that is green; stopped and removed at the end."""
+    """A cluster that is green; killed and removed at the end."""
     home, ports = install(), _free_ports(2 * nodes)
     folder = Path(tempfile.mkdtemp(prefix="gristmill-opensearch-"))
     folder.chmod(0o755)  # nodes may run as another user
@@ -204,7 +206,7 @@ def run_cluster(nodes: int = 3) -> Generator[Cluster]:
         cluster.wait()
         yield cluster
     finally:
-        cluster.stop()
+        cluster.kill()
         cluster.http.close()
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gristmill.catalog import BaseId, ItemId
-from gristmill.errors import SetupError
+from gristmill.errors import Permanent
 from gristmill.search import bm25
 from gristmill.search.index.opensearch import OpenSearch, OpenSearchIndex
 from gristmill.search.index.port import (
@@ -277,7 +277,7 @@ async def test_preparing_twice_is_harmless_and_a_vector_of_another_size_is_refus
     index, base = await engine.prepare(space), new_base()
     await index.put([chunk := point(base, "mill")])
     assert await numbers(await engine.prepare(space), base) == [chunk.no]
-    with pytest.raises(SetupError, match="refused") as refused:
+    with pytest.raises(Permanent, match="refused") as refused:
         await index.put([Point(next(_numbers), base, ItemId(uuid4()), 1, np.ones(3, np.float32), {}, 0)])
     assert refused.value.code == "index_request_refused"
 
@@ -310,6 +310,26 @@ async def test_a_killed_node_loses_nothing_and_searches_go_on(
         opensearch.wait(nodes=3)
     assert (await engine.health()).status == "ok"
     assert await numbers(index, base) == [p.no for p in [*before, *during]]
+
+
+async def test_a_cluster_that_is_away_is_an_error_and_nothing_is_lost_when_it_is_back(
+    engine: OpenSearch, index: OpenSearchIndex, opensearch: Cluster
+) -> None:
+    """All nodes killed at once: requests fail with a code of their own, and every acknowledged point comes back."""
+    base = new_base()
+    await index.put(points := [point(base, "mill") for _ in range(50)])
+    opensearch.kill()
+    try:
+        with pytest.raises(IndexUnavailable):
+            await by_words(index, base, "mill")
+        with pytest.raises(IndexUnavailable):
+            await index.put([point(base, "mill")])
+        assert (await engine.health()).status == "down"
+    finally:
+        for node in opensearch.nodes:
+            opensearch.start(node)
+        opensearch.wait()
+    assert await by_words(index, base, "mill") == [p.no for p in points]
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 from gristmill.catalog import BaseId, ItemId
-from gristmill.errors import SetupError
+from gristmill.errors import Permanent, SetupError
 from gristmill.search.index import opensearch_queries as queries
 from gristmill.search.index.opensearch_http import Connection
 from gristmill.search.index.opensearch_queries import Json
@@ -56,8 +56,15 @@ class OpenSearch:
         status, answer = await self._connection.send("GET", f"/{alias}", accept=(404,))
         if status == 404:
             body = {**wanted, "aliases": {alias: {"is_write_index": True}}}
-            # Somebody else may create it at the same moment: 400, and the check below decides.
-            await self._connection.send("PUT", f"/{alias}-1", body, accept=(400,))
+            # Another worker may create it at the same moment: 400, and the check below decides.
+            # All copies must be there before the first write: one that a single node has is away when that node is.
+            await self._connection.send(
+                "PUT",
+                f"/{alias}-1",
+                body,
+                parameters={"wait_for_active_shards": "all", "timeout": "25s"},
+                accept=(400,),
+            )
             _, answer = await self._connection.send("GET", f"/{alias}")
         for name, index in answer.items():
             dimension = index["mappings"].get("properties", {}).get("vector", {}).get("dimension")
@@ -143,7 +150,7 @@ class OpenSearchIndex:
         parameters = {
             "routing": str(base),
             "refresh": "true",
-            "conflicts": "proceed",  # somebody else has changed a document: the next round sees the new one
+            "conflicts": "proceed",  # another worker has changed a document: the next round sees the new one
             "scroll_size": str(_CHANGE_BATCH),
             "max_docs": str(_CHANGE_BATCH),
         }
@@ -231,7 +238,7 @@ def _check_created(result: Json) -> None:
         return
     if result["status"] == 429 or result["status"] >= 500:
         raise IndexUnavailable(f"The search engine could not store a point ({result['status']}).")
-    raise SetupError(
+    raise Permanent(
         f"The search engine refused a point ({result['error']['type']}).", code="index_request_refused"
     )
 
@@ -239,7 +246,7 @@ def _check_created(result: Json) -> None:
 def _found(leg: Leg, response: Json) -> list[Found]:
     """The hits of one leg. A shard that fails must not look like one without hits."""
     if "error" in response and response["status"] < 500 and response["status"] != 429:
-        raise SetupError(
+        raise Permanent(
             f"The search engine refused a search ({response['error']['type']}).", code="index_request_refused"
         )
     if "error" in response or response["_shards"]["failed"] or response["timed_out"]:

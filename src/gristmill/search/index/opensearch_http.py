@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from gristmill import net
-from gristmill.errors import SetupError
+from gristmill.errors import Permanent
 from gristmill.search.index.port import IndexUnavailable
 
 _TIMEOUT = timedelta(seconds=30)
@@ -69,7 +69,7 @@ class Connection:
         except ValueError:
             raise IndexUnavailable("The search engine's answer can't be read.") from None
         if response.status_code >= 300 and response.status_code not in accept:
-            raise SetupError(
+            raise Permanent(
                 f"The search engine refused a request ({response.status_code}): {_reason(answer)}",
                 code="index_request_refused",
             )

@@ -55,7 +55,7 @@ def settings(space: Space, *, shards: int, replicas: int) -> Json:
         "settings": {
             "index": {
                 "number_of_shards": shards,
-                "number_of_replicas": replicas,
+                "auto_expand_replicas": f"0-{replicas}",  # none where there is but one node
                 "knn": True,
                 "similarity": similarity,
             }
