@@ -1,5 +1,6 @@
 """The index in an OpenSearch cluster of three real nodes."""
 
+import asyncio
 import itertools
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Sequence
@@ -29,6 +30,7 @@ from gristmill.search.lexer import lexemes
 from gristmill.search.query_syntax import Term, parse
 from gristmill.search.segment import ChunkText, build
 from tests.search.opensearch_cluster import Cluster
+from tests.wait_until import ended, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -310,6 +312,55 @@ async def test_a_killed_node_loses_nothing_and_searches_go_on(
         opensearch.wait(nodes=3)
     assert (await engine.health()).status == "ok"
     assert await numbers(index, base) == [p.no for p in [*before, *during]]
+
+
+async def put_until_acknowledged(index: OpenSearchIndex, points: Sequence[Point]) -> None:
+    async def is_put() -> bool:
+        try:
+            await index.put(points)
+        except IndexUnavailable:
+            return False
+        return True
+
+    await wait_until(is_put, every=0.1)
+
+
+async def test_a_node_killed_and_restarted_under_load_shows_every_search_all_that_was_acknowledged(
+    index: OpenSearchIndex, opensearch: Cluster
+) -> None:
+    """Searches answer with every point acknowledged before they began, or say that the engine is not available."""
+    base, victim = new_base(), opensearch.nodes[1]
+    batches = [[point(base, "mill") for _ in range(10)] for _ in range(60)]
+    acknowledged: set[int] = set()
+    answers: list[int] = []
+
+    async def search_until_all_are_acknowledged() -> None:
+        while len(acknowledged) < 600:
+            expected = set(acknowledged)
+            try:
+                hits = set(await by_words(index, base, "mill", limit=1_000))
+            except IndexUnavailable:
+                continue
+            assert expected <= hits
+            answers.append(len(acknowledged))
+
+    searches = asyncio.create_task(search_until_all_are_acknowledged())
+    try:
+        for number, batch in enumerate(batches):
+            if number == 10:
+                victim.kill()
+            if number == 30:
+                opensearch.start(victim)
+            await put_until_acknowledged(index, batch)
+            acknowledged.update(p.no for p in batch)
+        await ended(searches)
+    finally:
+        searches.cancel()
+        if victim.process is None:
+            opensearch.start(victim)
+        await asyncio.to_thread(opensearch.wait)
+    assert any(100 <= count <= 300 for count in answers), "a search answered while the node was away"
+    assert await numbers(index, base) == sorted(acknowledged)
 
 
 async def test_a_cluster_that_is_away_is_an_error_and_nothing_is_lost_when_it_is_back(
