@@ -41,6 +41,7 @@ from gristmill.ingest.image_describers import (
 )
 from gristmill.ingest.processors import DoclingServe, MinerU, Processor, ProcessorConfig
 from gristmill.ingest.stages import Stages
+from gristmill.ingest.update_index import IndexUpdater, queue_updates
 from gristmill.integrity import reconcile
 from gristmill.integrity.readiness import Readiness
 from gristmill.integrity.reconcile import Reconciler, recover_deletions
@@ -50,6 +51,9 @@ from gristmill.operations.recover import recover_bases
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.readers import ReadLimits
 from gristmill.search import HttpReranker, Searcher, compaction
+from gristmill.search.index.engines import Indexes
+from gristmill.search.index.opensearch import OpenSearch
+from gristmill.search.index.port import Engine
 from gristmill.server import api, ui
 from gristmill.settings import ProcessorSettings, Settings
 from gristmill.sources.blobs import BlobStore
@@ -70,6 +74,7 @@ from gristmill.work import (
     ReindexSubtree,
     SyncAccess,
     SyncConnector,
+    UpdateIndex,
 )
 
 log = logging.getLogger(__name__)
@@ -81,6 +86,8 @@ _SPARE_THREADS = 16  # for everything else that blocks
 _WATCH_INTERVAL = timedelta(seconds=1)
 # How often bases are checked for segments to merge: searches slow down a little with the number of segments.
 _COMPACTION_INTERVAL = timedelta(seconds=3)
+# How often changes are looked for that search engines have to learn.
+_INDEX_UPDATE_INTERVAL = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
@@ -117,13 +124,19 @@ class _WorkerParts:
     connectors: ConnectorRegistry
     analyst: ImageDescriber
     processors: Mapping[str, Processor]
+    indexes: Indexes
 
 
 @asynccontextmanager
 async def gristmill(
-    settings: Settings, *, work: bool, extra_embedders: Mapping[str, Embedder] | None = None
+    settings: Settings,
+    *,
+    work: bool,
+    extra_embedders: Mapping[str, Embedder] | None = None,
+    engine: Engine | None = None,
 ) -> AsyncGenerator[Gristmill]:
-    """Start a Gristmill, and stop it at the end of the block; with `work`, it also runs jobs."""
+    """Start a Gristmill, and stop it at the end of the block; with `work`, it also runs jobs. `engine` takes the place of the
+    search engine of `index_url`."""
     faults.arm(settings.faults)
     memory.return_freed_memory()
     async with AsyncExitStack() as stack:
@@ -166,8 +179,20 @@ async def gristmill(
         }
         for processor in processors.values():
             stack.push_async_callback(processor.close)
+        indexes = Indexes(engine) if engine is not None else _create_indexes(settings)
+        stack.push_async_callback(indexes.close)
         parts = _WorkerParts(
-            settings, db, listener, embedders, sources, sender, readers, connectors, analyst, processors
+            settings,
+            db,
+            listener,
+            embedders,
+            sources,
+            sender,
+            readers,
+            connectors,
+            analyst,
+            processors,
+            indexes,
         )
         worker = await _start_worker(parts, stack) if work else None
         listener.start()
@@ -175,7 +200,9 @@ async def gristmill(
         reranker = _create_reranker(settings)
         if reranker is not None:
             stack.push_async_callback(reranker.close)
-        searcher = Searcher(db, cache_bytes=settings.search_cache_mb * 2**20, reranker=reranker)
+        searcher = Searcher(
+            db, cache_bytes=settings.search_cache_mb * 2**20, reranker=reranker, indexes=indexes
+        )
         blob_folder = settings.data_dir if settings.blob_url is None else None
         readiness = Readiness(db, embedders.default, blob_folder)
         stack.push_async_callback(readiness.close)
@@ -237,6 +264,20 @@ def _create_reranker(settings: Settings) -> HttpReranker | None:
     key = settings.reranker_api_key
     return HttpReranker(
         settings.reranker_url, settings.reranker_model, key.get_secret_value() if key is not None else None
+    )
+
+
+def _create_indexes(settings: Settings) -> Indexes:
+    if settings.index_url is None:
+        return Indexes()
+    urls = [url.strip() for url in settings.index_url.get_secret_value().split(",") if url.strip()]
+    return Indexes(
+        OpenSearch(
+            urls,
+            prefix=settings.index_prefix,
+            shards=settings.index_shards,
+            replicas=settings.index_replicas,
+        )
     )
 
 
@@ -305,6 +346,7 @@ async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.T
         parts.processors,
         stages,
         settings.large_document_mb << 20,
+        parts.indexes,
     )
     stack.callback(pipeline.close)
     worker = Worker(db, listener, _job_handlers(parts, pipeline, stages), limits)
@@ -320,6 +362,8 @@ async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.T
     stack.push_async_callback(_stop_task, webhook_task)
     compaction_task = asyncio.create_task(_keep_compacting(db), name="compaction")
     stack.push_async_callback(_stop_task, compaction_task)
+    index_task = asyncio.create_task(_keep_updating_indexes(db), name="index updates")
+    stack.push_async_callback(_stop_task, index_task)
     embedder_task = asyncio.create_task(load_embedder(parts.embedders), name="embedder warm-up")
     stack.push_async_callback(_stop_task, embedder_task)
     return task
@@ -335,7 +379,7 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> di
     queue_limits = _queue_limits(parts.settings)
     converter = Converter(db, sources, parts.processors, stages)
     analyser = ImageAnalyser(db, parts.embedders, sources, parts.analyst, stages)
-    remover = Remover(db, sources.blobs)
+    remover = Remover(db, sources.blobs, parts.indexes)
     expander, rebuilder = (
         Expander(db, private=private, limits=queue_limits, disk=sources.disk, stages=stages),
         Reindexer(db, limits=queue_limits),
@@ -363,6 +407,7 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> di
         CancelConversion.kind: Handler(converter.cancel),
         AnalyseAssets.kind: Handler(analyser.analyse, analyser.record_failure),
         CompactBase.kind: Handler(compaction.Compactor(db).compact),
+        UpdateIndex.kind: Handler(IndexUpdater(db, parts.indexes).update),
     }
 
 
@@ -380,6 +425,21 @@ async def _keep_compacting(db: Database) -> None:
         except Exception as error:  # a bug must not end the loop: segments would never be merged again
             await failures.wait_unexpected(error)
         await clock.pause(_COMPACTION_INTERVAL)
+
+
+async def _keep_updating_indexes(db: Database) -> None:
+    """Queue what search engines have to learn. What a failed check missed is found by the next one, in any worker."""
+    outage, failures = Outage(log, "the database"), Outage(log, "the queueing of index updates")
+    while True:
+        try:
+            await queue_updates(db)
+            outage.clear()
+            failures.clear()
+        except GristmillError as error:
+            await outage.wait(error.message)
+        except Exception as error:  # a bug must not end the loop: deleted chunks would stay in the engine
+            await failures.wait_unexpected(error)
+        await clock.pause(_INDEX_UPDATE_INTERVAL)
 
 
 async def load_embedder(embedders: Embedders) -> None:

@@ -10,6 +10,7 @@
     cancel_conversion processor, id     its own  5           processor and id          normal
     analyse_assets    item, version     base     5           item and version          bulk
     tidy_base         base              base     5           base                      bulk
+    update_index      base              base     unlimited   base                      normal
     deliver_events    webhook           its own  unlimited   webhook                   normal, in a pool of its own
     sync_connector    connector         its own  9           connector                 normal; interactive when a user starts it
     sync_access       connector         its own  5           connector                 normal
@@ -189,6 +190,20 @@ class CompactBase(Work):
     def key(self) -> str:
         """One job per base."""
         return f"knowledge:{self.base_id}:tidy"
+
+
+@dataclass(frozen=True)
+class UpdateIndex(Work):
+    """Tell the search engine what has changed in a base: removed chunks, new labels, chunks of live versions."""
+
+    kind = "update_index"
+    attempts = UNLIMITED_ATTEMPTS
+
+    base_id: BaseId
+
+    def key(self) -> str:
+        """One job per base."""
+        return f"knowledge:{self.base_id}:index"
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ NEW_BASE: dict[str, Any] = {
     "settings": "{}",
     "acl": [],
     "org": LOCAL_ORG,
+    "index_kind": "embedded",
 }
 
 

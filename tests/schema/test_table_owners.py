@@ -37,7 +37,7 @@ OWNERS = {
     "events": {"dead_letter", "event", "event_head", "event_position", "outbox", "webhook"},
     "identity": {"api_key", "audit", "idempotency", "organisation", "session"},
     "jobs": {"job", "job_count", "job_history", "lane", "lane_owner", "schedule", "worker"},
-    "search": {"chunk", "deleted_chunk", "segment"},
+    "search": {"chunk", "deleted_chunk", "index_language", "index_task", "segment"},
 }
 OWNER = {table: package for package, tables in OWNERS.items() for table in tables}
 

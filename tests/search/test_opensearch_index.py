@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Sequence
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -78,8 +79,13 @@ def point(
 async def by_words(
     index: OpenSearchIndex, base: BaseId, query: str, scope: PointFilter = EVERYTHING, limit: int = 100
 ) -> list[int]:
-    leg = KeywordLeg(parse(query, {"english"}).terms)
+    leg = await keyword_leg(index, base, *parse(query, {"english"}).terms)
     return [found.no for found in (await index.ask(base, [leg], scope, limit))[0]]
+
+
+async def keyword_leg(index: OpenSearchIndex, base: BaseId, *terms: Term, **fields: Any) -> KeywordLeg:
+    """A search for these terms, with the statistics of the base."""
+    return KeywordLeg(terms, await index.statistics(base, terms, EVERYTHING), **fields)
 
 
 async def numbers(index: OpenSearchIndex, base: BaseId) -> list[int]:
@@ -94,7 +100,7 @@ async def test_a_point_is_found_by_words_and_by_vector_once_put_returns(index: O
     base = new_base()
     first, second = point(base, "mill stones"), point(base, "water wheel")
     await index.put([first, second])
-    legs = [KeywordLeg((Term(("wheel",)),)), VectorLeg(first.vector)]
+    legs = [await keyword_leg(index, base, Term(("wheel",))), VectorLeg(first.vector)]
     words, nearest = await index.ask(base, legs, EVERYTHING, 10)
     assert [found.no for found in words] == [second.no]
     assert [found.no for found in nearest] == [first.no, second.no]
@@ -143,7 +149,7 @@ async def test_scores_equal_those_of_the_embedded_index_and_no_other_base_change
     for round_number in range(2):
         for query in queries:
             expected = {points[n].no: score for n, score in embedded_scores(TEXTS, query).items()}
-            leg = KeywordLeg(parse(query, {"english"}).terms)
+            leg = await keyword_leg(index, base, *parse(query, {"english"}).terms)
             [hits] = await index.ask(base, [leg], EVERYTHING, len(TEXTS))
             assert {hit.no: hit.score for hit in hits} == pytest.approx(expected, rel=1e-5), query
             assert hits == sorted(hits, key=lambda hit: (-hit.score, hit.no))
@@ -156,7 +162,8 @@ async def test_a_term_of_several_lexemes_counts_their_occurrences_together(index
     texts = ["mill stone mill", "stone", "grain", "mill mill mill"]
     points = [point(base, text) for text in texts]
     await index.put(points)
-    [several] = await index.ask(base, [KeywordLeg((Term(("mill", "stone")),))], EVERYTHING, 10)
+    leg = await keyword_leg(index, base, Term(("mill", "stone")))
+    [several] = await index.ask(base, [leg], EVERYTHING, 10)
     one_word = ["mill mill mill", "mill", "grain", "mill mill mill"]
     expected = {points[n].no: score for n, score in embedded_scores(one_word, "mill").items()}
     assert {hit.no: hit.score for hit in several} == pytest.approx(expected, rel=1e-5)
@@ -166,12 +173,13 @@ async def test_prefixes_required_and_excluded_words(index: OpenSearchIndex) -> N
     base = new_base()
     grain, grind, stone = (point(base, text) for text in ("grain", "grind stone", "stone"))
     await index.put([grain, grind, stone])
-    [prefix] = await index.ask(base, [KeywordLeg((Term(("gr",), prefix=True),))], EVERYTHING, 10)
+    leg = await keyword_leg(index, base, Term(("gr",), prefix=True))
+    [prefix] = await index.ask(base, [leg], EVERYTHING, 10)
     assert {hit.no for hit in prefix} == {grain.no, grind.no}
-    leg = KeywordLeg((Term(("grind",)), Term(("stone",))), required=(("stone", "wheel"),))
+    leg = await keyword_leg(index, base, Term(("grind",)), Term(("stone",)), required=(("stone", "wheel"),))
     [required] = await index.ask(base, [leg], EVERYTHING, 10)
     assert {hit.no for hit in required} == {grind.no, stone.no}
-    leg = KeywordLeg((Term(("stone",)),), excluded=(Term(("grind",)),))
+    leg = await keyword_leg(index, base, Term(("stone",)), excluded=(Term(("grind",)),))
     [without] = await index.ask(base, [leg], EVERYTHING, 10)
     assert [hit.no for hit in without] == [stone.no]
 
@@ -186,7 +194,7 @@ async def test_both_legs_return_only_what_the_filter_passes(index: OpenSearchInd
     ]
     first, second, third = points = [point(base, "mill", labels=label) for label in labels]
     await index.put(points)
-    legs = [KeywordLeg((Term(("mill",)),)), VectorLeg(vector(0))]
+    legs = [await keyword_leg(index, base, Term(("mill",))), VectorLeg(vector(0))]
     for scope, expected in {
         EVERYTHING: {first.no, second.no, third.no},
         PointFilter(("group:a",)): {first.no, third.no},
@@ -196,6 +204,8 @@ async def test_both_legs_return_only_what_the_filter_passes(index: OpenSearchInd
         PointFilter(types=("url",)): {second.no, third.no},
         PointFilter(under=(folder,)): {first.no, third.no},
         PointFilter(under=(second.item,)): {second.no},
+        PointFilter(items=(first.item, third.item)): {first.no, third.no},
+        PointFilter(items=()): set[int](),
         PointFilter(metadata=metadata_tokens({"tags": ["b"]})): {first.no},
         PointFilter(metadata=metadata_tokens({"en": 1})): set[int](),
     }.items():
@@ -238,11 +248,27 @@ async def test_labels_and_removals_of_many_points_take_effect_before_the_call_re
     await index.relabel(base, [item], Labels(("group:b",)))
     assert await by_words(index, base, "mill", PointFilter(("group:a",))) == [other.no]
     assert len(await by_words(index, base, "mill", PointFilter(("group:b",)), 2_000)) == 1_300
-    assert await index.remove(base, below={item: 2, other.item: 1}) == 650
+    old = [p.no for p in points if p.version == 1]
+    await index.remove(base, old)
     assert set(await numbers(index, base)) == {other.no, *(p.no for p in points if p.version == 2)}
-    assert await index.remove(base, items=[item]) == 650
-    assert await index.remove(base, items=[item]) == 0
+    await index.remove(base, [p.no for p in points])
+    await index.remove(base, old)
     assert await numbers(index, base) == [other.no]
+
+
+async def test_scores_are_summed_by_item_and_ranks_counted(index: OpenSearchIndex) -> None:
+    base, item = new_base(), ItemId(uuid4())
+    await index.put([point(base, text, item=item) for text in ("mill", "mill mill stone", "grain")])
+    await index.put([other := point(base, "mill of another item")])
+    leg = await keyword_leg(index, base, Term(("mill",)))
+    [hits] = await index.ask(base, [leg], EVERYTHING, 10)
+    by_no = {hit.no: hit.score for hit in hits}
+    sums = await index.item_scores(base, leg, [item, other.item])
+    assert sums[other.item] == pytest.approx(by_no[other.no], rel=1e-5)
+    assert sums[item] == pytest.approx(sum(by_no.values()) - by_no[other.no], rel=1e-5)
+    assert [await index.count_above(base, leg, hit.score) for hit in hits] == [0, 1, 2]
+    mine = await index.statistics(base, leg.terms, PointFilter(items=(item,)))
+    assert (mine.chunks, mine.by_term) == (3, (2,))
 
 
 async def test_dropping_a_base_leaves_the_others(index: OpenSearchIndex) -> None:

@@ -9,6 +9,7 @@ from gristmill.catalog.base import (
     Base,
     BaseId,
     EmptyDocuments,
+    IndexKind,
     OnRestart,
 )
 from gristmill.catalog.filing import (
@@ -135,6 +136,7 @@ __all__ = [
     "EmptyDocuments",
     "ExistingItem",
     "ExpandedContainer",
+    "IndexKind",
     "Item",
     "ItemChange",
     "ItemId",

@@ -12,6 +12,7 @@ BaseId = NewType("BaseId", UUID)
 OnRestart = Literal["resume", "park"]
 AssetReuse = Literal["any", "document", "force"]
 EmptyDocuments = Literal["fail", "warn"]
+IndexKind = Literal["embedded", "opensearch"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Base:
     busy_since: datetime | None  # since when it has work that was not announced as done
     settings: dict[str, Any]
     org_id: OrgId
+    index_kind: IndexKind = "embedded"  # where its chunks are searched: here, or in a search engine
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", BaseStatus(self.status))
@@ -44,6 +46,11 @@ class Base:
     def lane(self) -> str:
         """The lane that the base's jobs run in."""
         return str(self.id)
+
+    @property
+    def is_in_engine(self) -> bool:
+        """Whether a search engine has its chunks."""
+        return self.index_kind != "embedded"
 
     @property
     def ignore(self) -> list[str]:

@@ -1,9 +1,9 @@
 -- name: insert_base
 -- Creates a base.
 insert into base (name, embedder, embedder_identity, dimensions, chunking, file_processor, on_restart, settings, acl,
-                  org_id)
+                  org_id, index_kind)
 values (%(name)s, %(embedder)s, %(embedder_identity)s, %(dimensions)s, %(chunking)s, %(file_processor)s, %(on_restart)s,
-        %(settings)s, %(acl)s::text[], %(org)s)
+        %(settings)s, %(acl)s::text[], %(org)s, %(index_kind)s)
 on conflict do nothing
 returning *;
 

@@ -14,7 +14,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from gristmill.catalog.access import ADMIN, Viewer
-from gristmill.catalog.base import Base, BaseId, OnRestart
+from gristmill.catalog.base import Base, BaseId, IndexKind, OnRestart
 from gristmill.catalog.item import Item, ItemId
 from gristmill.catalog.lifecycle import BaseStatus
 from gristmill.db import Queries, Reads, Tx
@@ -114,6 +114,7 @@ async def insert_base(
     settings: Mapping[str, Any] | None = None,
     acl: Sequence[str] = (),
     org: OrgId = LOCAL_ORG,
+    index_kind: IndexKind = "embedded",
 ) -> Base | None:
     """Create a base; None when the name is taken."""
     return await queries.maybe(
@@ -130,6 +131,7 @@ async def insert_base(
         settings=Jsonb(dict(settings or {})),
         acl=list(acl),
         org=org,
+        index_kind=index_kind,
     )
 
 

@@ -205,8 +205,11 @@ class ImageAnalyser:
                 return
             numbered = [replace(chunk, index=first + number) for number, chunk in enumerate(chunks)]
             if prepared is not None:
-                written = replace(lexed, chunks=numbered)
-                await publish.write(tx, base.id, PreparedWrite([written], prepared.segment))
+                written = PreparedWrite([replace(lexed, chunks=numbered)], prepared.segment)
+                if base.is_in_engine:  # searches find them in the table until `update_index` has put them
+                    await publish.write_unindexed(tx, base.id, written)
+                else:
+                    await publish.write(tx, base.id, written)
             await contents.record_description(tx, work.item_id, work.version, asset.hash, text, len(numbered))
             await jobs.reset_attempts(tx, [job])
             await faults.point("assets.before_commit")

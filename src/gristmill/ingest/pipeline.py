@@ -47,6 +47,7 @@ from gristmill.jobs import Activity, Done, Job, NewJob, Outcome, QueueLimits
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.readers.pool import ReaderPool
 from gristmill.search import publish
+from gristmill.search.index.engines import NO_ENGINE, Indexes
 from gristmill.sources import Original
 from gristmill.telemetry import pipeline_metrics, traces
 from gristmill.work import CheckFileProcessing, IndexDocument
@@ -70,6 +71,7 @@ class Pipeline:
         processors: Mapping[str, Processor] | None = None,
         stages: Stages | None = None,
         large_document: int = LARGE_DOCUMENT,
+        indexes: Indexes = NO_ENGINE,
     ) -> None:
         self._large_document = large_document
         self._db, self._describer, self._processors = db, analyst, processors or {}
@@ -80,7 +82,7 @@ class Pipeline:
         self._read_stage = ReadStage(db, originals, readers, self._offload, self._stages.threads)
         self._attachments = AttachmentFiler(db, limits)
         self._embed_stages: dict[str, EmbedStage] = {}
-        self._write_stage = WriteStage(db, self._offload)
+        self._write_stage = WriteStage(db, self._offload, indexes)
         self._progress = ProgressReporter(db, self._progress_of)
 
     def close(self) -> None:
@@ -101,7 +103,7 @@ class Pipeline:
         stage = self._embed_stage_for(task.embedder)
         try:
             await self._read(task, stage)
-            return await task.completion.wait()
+            return await self._write_stage.wait_for_end(task)
         finally:
             self._progress.forget(task)
             task.completion.finish()
@@ -165,7 +167,7 @@ class Pipeline:
         """Hand the document to the embed and write stages, window by window, as fast as they take it."""
         written = await self._discard_other_attempt(task, content)
         await task.embedder.load()
-        self._write_stage.begin(task, content)
+        await self._write_stage.begin(task, content)
         count = 0
         async with aclosing(self._windows(task, inspected)) as windows:
             async for window in windows:
@@ -186,6 +188,7 @@ class Pipeline:
                 stage.add(task, chunks, is_last=window.end is not None)
                 await faults.point("index.window")
                 await stage.wait_for_room(task)
+                await self._write_stage.wait_for_engine(task)
                 if task.completion.is_done:
                     return
         await faults.point("index.read")
@@ -337,7 +340,7 @@ class Pipeline:
     def _progress_of(self, task: IndexTask) -> DocumentProgress:
         return DocumentProgress(
             self._write_stage.percent(task),
-            self._embed_stage_for(task.embedder).waiting_for(task),
+            self._embed_stage_for(task.embedder).waiting_for(task) or self._write_stage.waiting_for(task),
             self._write_stage.has_chunks(task),
         )
 

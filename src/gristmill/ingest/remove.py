@@ -4,6 +4,7 @@
     remove      batches of items without children, so from the leaves up. One fenced transaction per batch removes the
                 items with their jobs (waiting ones are deleted, running ones are signalled), chunks, versions and
                 unshared contents, and adds to the receipt
+    engine      of a base in a search engine: until that has nothing of what was removed
     blobs       blobs that nothing refers to are deleted from the store, then from the table
 
 Killed anywhere: the next attempt removes the rest, and continues the receipt. An item never becomes visible again: it stays
@@ -19,11 +20,15 @@ from gristmill import catalog, clock, contents, events, faults, jobs
 from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Database, Tx
 from gristmill.events import BaseRemoved, Event, ItemsRemoved
-from gristmill.jobs import Done, Job, Outcome, Snooze
+from gristmill.ingest.update_index import ENGINE_RETRY_DELAY, remove_deleted
+from gristmill.jobs import Activity, Done, Job, Outcome, Snooze
 from gristmill.operations import uploads
 from gristmill.operations.cancel import cancel_conversions
 from gristmill.operations.delete import cancel_waiting_jobs, forget_jobs
 from gristmill.search import publish, removal
+from gristmill.search.index import tasks
+from gristmill.search.index.engines import NO_ENGINE, Indexes
+from gristmill.search.index.port import IndexUnavailable
 from gristmill.sources.blobs import BlobStore
 from gristmill.work import DeleteBase, DeleteSubtree
 
@@ -37,8 +42,8 @@ _MAX_PAUSE = timedelta(seconds=1)
 class Remover:
     """Removes items and bases that are marked as deleting."""
 
-    def __init__(self, db: Database, blobs: BlobStore) -> None:
-        self._db, self._blobs = db, blobs
+    def __init__(self, db: Database, blobs: BlobStore, indexes: Indexes = NO_ENGINE) -> None:
+        self._db, self._blobs, self._indexes = db, blobs, indexes
 
     async def remove_subtree(self, job: Job) -> Outcome:
         """Remove the subtrees that the job names."""
@@ -49,6 +54,10 @@ class Remover:
         while await self._remove_batch(job, work.base_id, roots):
             await faults.point("remove.batch")
         await uploads.delete_marked(self._db, self._blobs)
+        try:
+            await self._remove_from_engine(job, work.base_id)
+        except IndexUnavailable as error:
+            return Snooze(ENGINE_RETRY_DELAY, error)
         await self._finish(job, lambda receipt: ItemsRemoved(work.base_id, work.root_ids, **receipt))
         return Done()
 
@@ -64,12 +73,34 @@ class Remover:
         if exists:
             await self._remove_index(job, base_id)
             await self._remove_items(job, base_id)
+            try:
+                await self._drop_from_engine(job, base_id)
+            except IndexUnavailable as error:
+                return Snooze(ENGINE_RETRY_DELAY, error)
             async with self._batch(job) as tx:
                 await catalog.drop_base(tx, base_id)
             await faults.point("remove.base_dropped")
         await uploads.delete_marked(self._db, self._blobs)
         await self._finish(job, lambda receipt: BaseRemoved(base_id, **receipt), forget_lane=True)
         return Done()
+
+    async def _remove_from_engine(self, job: Job, base_id: BaseId) -> None:
+        """Remove from the engine what was deleted from the table. The receipt says that it is gone."""
+        async with self._db.connection() as tx:
+            base = await catalog.find_base_in_any_state(tx, base_id)
+        if base is not None and base.is_in_engine:
+            with job.during(Activity.AWAY):
+                await remove_deleted(self._db, job, base, await self._indexes.of(base))
+
+    async def _drop_from_engine(self, job: Job, base_id: BaseId) -> None:
+        """Remove all points of a base, and note to do it again in case a late worker adds one."""
+        async with self._db.connection() as tx:
+            base = await catalog.find_base_in_any_state(tx, base_id)
+        if base is not None and base.is_in_engine:
+            with job.during(Activity.AWAY):
+                await (await self._indexes.of(base)).drop(base_id)
+            async with self._batch(job) as tx:
+                await tasks.queue_drop(tx, base_id)
 
     @asynccontextmanager
     async def _batch(self, job: Job) -> AsyncGenerator[Tx]:

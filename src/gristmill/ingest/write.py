@@ -5,6 +5,9 @@
                   versions and parts → copy the chunks in → publish complete versions with their jobs and events
     after         each document's state is updated, and documents that ended are completed
 
+The versions of a base in a search engine are not published by that transaction: their chunks are put into the engine first,
+and a second transaction publishes them (engine_put.py).
+
 If some documents turn out to be unwanted or lost to another worker, the transaction writes nothing; the rest of the batch
 is lexed again outside, and written by the next transaction.
 
@@ -24,8 +27,16 @@ from gristmill.db import Database, DatabaseUnavailable, Tx
 from gristmill.errors import LeaseLost
 from gristmill.events import DocumentContentExtracted
 from gristmill.ingest.batcher import Batcher
+from gristmill.ingest.engine_put import EnginePut, EngineStage, PutQueue
 from gristmill.ingest.offload import CpuOffload
-from gristmill.ingest.task import EmbeddedChunks, IndexTask, ReadWindow, UnchangedDocument, VersionContent
+from gristmill.ingest.task import (
+    EmbeddedChunks,
+    IndexTask,
+    ReadWindow,
+    UnchangedDocument,
+    VersionContent,
+    WaitReason,
+)
 from gristmill.ingest.write_state import (
     DocumentState,
     PlannedWrite,
@@ -33,8 +44,11 @@ from gristmill.ingest.write_state import (
     plan_writes,
     same_version,
 )
-from gristmill.jobs import NewJob
-from gristmill.search import publish
+from gristmill.jobs import Activity, NewJob, Outcome
+from gristmill.search import publish, segment
+from gristmill.search.index import tasks as index_tasks
+from gristmill.search.index.engines import NO_ENGINE, Indexes
+from gristmill.search.index.pending_put import LexedChunks, PendingPut
 from gristmill.search.publish import PreparedWrite, VersionChunks
 from gristmill.telemetry import pipeline_metrics
 from gristmill.work import AnalyseAssets
@@ -52,17 +66,28 @@ class _LexedBatch:
 class WriteStage:
     """Writes for all documents of a process, one transaction at a time. It alone changes their write states."""
 
-    def __init__(self, db: Database, offload: CpuOffload) -> None:
+    def __init__(self, db: Database, offload: CpuOffload, indexes: Indexes = NO_ENGINE) -> None:
         self._db, self._offload = db, offload
         self._states: dict[IndexTask, DocumentState] = {}
         self._batches: Batcher[_LexedBatch, None] = Batcher(self._write_batches, size=BATCHES_PER_TRANSACTION)
         self._unchanged: Batcher[UnchangedDocument, None] = Batcher(
             self._finish_unchanged_batch, size=DOCUMENTS_PER_TRANSACTION
         )
+        self._queues: dict[IndexTask, PutQueue] = {}  # of documents in a search engine
+        self._indexed: Batcher[EnginePut, None] = Batcher(self._mark_indexed, size=DOCUMENTS_PER_TRANSACTION)
+        self._engine = EngineStage(db, indexes, self._indexed.submit)
 
-    def begin(self, task: IndexTask, content: VersionContent) -> None:
-        """Prepare to write a document with this content."""
+    async def begin(self, task: IndexTask, content: VersionContent) -> None:
+        """Prepare to write a document with this content. What an earlier attempt wrote and the engine lacks is put now."""
         self._states[task] = DocumentState(task, content)
+        if task.base.is_in_engine:
+            self._queues[task] = PutQueue(task)
+            await self._resume_puts(task)
+
+    def forget(self, task: IndexTask) -> None:
+        """Forget a document that has ended. Nothing more is written of it, even if a batch is still on its way."""
+        self._states.pop(task, None)
+        self._queues.pop(task, None)
 
     def add(self, task: IndexTask, window: ReadWindow) -> None:
         """Note the next parts of a document. They are written with its next batch of chunks."""
@@ -86,6 +111,27 @@ class WriteStage:
         """How long the document took to read and to write."""
         state = self._states.get(task)
         return (state.read_totals.seconds, state.seconds) if state else (0.0, 0.0)
+
+    async def wait_for_engine(self, task: IndexTask) -> None:
+        """Wait until the engine has taken enough of the document's chunks for more to be read; no slot is used."""
+        queue = self._queues.get(task)
+        if queue is not None and queue.is_full:
+            with task.job.during(Activity.AWAY):
+                await queue.wait_for_room()
+
+    async def wait_for_end(self, task: IndexTask) -> Outcome:
+        """Wait until the document has ended; once only the engine is waited for, no slot is used."""
+        queue = self._queues.get(task)
+        if queue is not None:
+            await task.completion.wait_for_either(queue.written)
+            with task.job.during(Activity.AWAY):
+                return await task.completion.wait()
+        return await task.completion.wait()
+
+    def waiting_for(self, task: IndexTask) -> WaitReason | None:
+        """What the document waits for, if the engine is down."""
+        queue = self._queues.get(task)
+        return queue.waiting_for if queue else None
 
     async def write(self, embedded: Sequence[EmbeddedChunks]) -> None:
         """Write these chunks. Errors fail their documents."""
@@ -115,13 +161,18 @@ class WriteStage:
         batches = await self._keep(batches, self._states.keys())
         while any(batch.embedded for batch in batches):
             planned = plan_writes(
-                [(message, self._states[message.task]) for batch in batches for message in batch.embedded]
+                [
+                    (message, self._states[message.task])
+                    for batch in batches
+                    for message in batch.embedded
+                    if message.task in self._states
+                ]
             )
             async with self._db.transaction() as tx:
                 wanted = await self._lock_wanted(tx, [write.task for write in planned])
                 if all(write.task in wanted for write in planned):
                     await faults.point("write.begun")
-                    await self._write_planned(tx, batches, planned)
+                    pending = await self._write_planned(tx, batches, planned)
                     break
             batches = await self._keep(batches, wanted)
         else:
@@ -130,24 +181,82 @@ class WriteStage:
         pipeline_metrics.observe_batch("write", len(planned))
         for write in planned:
             write.state.record(write, took)
-            if write.is_last:
+            if write.is_last and write.task not in self._queues:
                 write.task.completion.finish()
+        self._hand_to_engine(planned, pending)
         await faults.point("index.batch_written")
         return [None] * count
 
     async def _write_planned(
         self, tx: Tx, batches: Sequence[_LexedBatch], planned: Sequence[PlannedWrite]
-    ) -> None:
+    ) -> list[PendingPut]:
+        """Write all of it; returns what is to be put into an engine."""
         marked = await self._store_contents(tx, planned)
         prepared = [entry for batch in batches for entry in batch.prepared.items()]
+        in_engine = {write.task.base.id for write in planned if write.task.base.is_in_engine}
+        pending: list[PendingPut] = []
         for base_id, chunks in sorted(prepared, key=itemgetter(0)):
-            await publish.write(tx, base_id, chunks)
+            if base_id in in_engine:
+                pending += await publish.write_unindexed(tx, base_id, chunks)
+            else:
+                await publish.write(tx, base_id, chunks)
         await jobs.reset_attempts(
             tx, [write.task.job for write in planned if write.chunks and not write.is_last]
         )
         last = [write.state for write in planned if write.is_last]
         await _mark_complete(tx, [state for state in last if state not in marked])
-        await self._publish(tx, last)
+        await self._publish(tx, [state for state in last if not state.task.base.is_in_engine])
+        return pending
+
+    # ── bases in a search engine ─────────────────────────────────────────────────────────────────────────
+
+    def _hand_to_engine(self, planned: Sequence[PlannedWrite], pending: Sequence[PendingPut]) -> None:
+        tasks = {write.task.item.id: write.task for write in planned if write.task in self._queues}
+        for write in planned:
+            if write.is_last and write.task in self._queues:
+                queue = self._queues[write.task]
+                queue.is_written = True
+                queue.written.set()
+                if all(put.task.item_id != write.task.item.id for put in pending):
+                    self._engine.start(queue, EnginePut(write.task, None))
+        for put in pending:
+            task = tasks[put.task.item_id]
+            self._engine.start(self._queues[task], EnginePut(task, put))
+
+    async def _resume_puts(self, task: IndexTask) -> None:
+        """Put the chunks that an earlier attempt wrote, and of which it is not known whether the engine has them."""
+        queue = self._queues[task]
+        async with self._db.connection() as tx:
+            opened = await index_tasks.puts_of_version(tx, task.item.id, task.version)
+        for put in opened:
+            async with self._db.connection() as tx:
+                texts, vectors = await index_tasks.chunks_of_put(tx, put)
+            lexed = LexedChunks(await self._offload.build_segment(texts, segment.pack_signs(vectors)))
+            pending = PendingPut(task.base.id, put, [text.no for text in texts], vectors, lexed)
+            self._engine.start(queue, EnginePut(task, pending))
+            await self.wait_for_engine(task)
+
+    async def _mark_indexed(self, puts: Sequence[EnginePut]) -> list[None]:
+        """Close the tasks of chunks that the engine has, and publish the documents that have no open one left."""
+        tasks = list(dict.fromkeys(put.task for put in puts))
+        async with self._db.transaction() as tx:
+            wanted = await self._lock_wanted(tx, [task for task in tasks if task in self._queues])
+            marked = [put for put in puts if put.task in wanted]
+            await index_tasks.close(tx, [put.pending.task.id for put in marked if put.pending is not None])
+            complete = [
+                self._states[task]
+                for task in tasks
+                if task in wanted and self._queues[task].is_complete_with(marked)
+            ]
+            await self._publish(tx, complete)
+        for put in puts:
+            if put.task in self._queues:
+                self._queues[put.task].remove(put)
+        for state in complete:
+            state.task.completion.finish()
+        return [None] * len(puts)
+
+    # ── before and within a transaction ──────────────────────────────────────────────────────────────────
 
     async def _keep(self, batches: Sequence[_LexedBatch], tasks: Set[IndexTask]) -> Sequence[_LexedBatch]:
         """The batches with the chunks of these tasks alone, as far as they have not ended meanwhile."""

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from gristmill import catalog, events, faults, jobs
-from gristmill.catalog import Base, BaseId, BaseStatus, OnRestart
+from gristmill.catalog import Base, BaseId, BaseStatus, IndexKind, OnRestart
 from gristmill.catalog.access import parse_acl
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder
@@ -30,6 +30,7 @@ async def create(
     settings: Mapping[str, Any] | None = None,
     acl: Sequence[str] = (),
     org: OrgId = LOCAL_ORG,
+    index_kind: IndexKind = "embedded",
 ) -> Base:
     """Create a base of `org` with this embedder; its name must be free in the organisation."""
     check_chunk_size(chunking, embedder)
@@ -46,6 +47,7 @@ async def create(
             settings=settings,
             acl=parse_acl(acl),
             org=org,
+            index_kind=index_kind,
         )
         if created is None:
             raise Conflict(

@@ -155,7 +155,7 @@ async def _visible_candidates(
             break
         chunk_ids = await store.visible_chunk_ids(tx, base_id, scope, numbers)
         if has_phrases:
-            chunk_ids = await _matching_phrases(tx, base_id, results.parsed_query, chunk_ids)
+            chunk_ids = await matching_phrases(tx, base_id, results.parsed_query, chunk_ids)
         candidates += [
             Candidate(chunk_ids[no], no, float(score))
             for no, score in zip(numbers, scores, strict=True)
@@ -174,7 +174,7 @@ def _ranked_batch(
     return [int(no) for no in snapshot.nos[ordinals]], bm25.with_siblings(ranked[ordinals], counts, sums)
 
 
-async def _matching_phrases(
+async def matching_phrases(
     tx: Tx, base_id: UUID, parsed_query: ParsedQuery, chunk_ids: dict[int, UUID]
 ) -> dict[int, UUID]:
     """The chunks whose text, title or headings contain every required phrase and no excluded one."""

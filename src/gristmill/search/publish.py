@@ -4,6 +4,7 @@
     reusable_vectors        vectors of texts that were embedded before, by the hash of the text
     prepare_write           build the segment of the chunks; needs no transaction
     write                   insert the chunks of any number of documents of a base, which share a segment
+    write_unindexed         the same for a base in a search engine: no segment, but a task to put them there
     publish                 items → completed with their new versions, old chunks deleted, jobs completed, events
                             recorded: all or nothing
     discard_unpublished     delete the chunks of a version that failed
@@ -32,10 +33,15 @@ from gristmill.events import (
 from gristmill.jobs import Job
 from gristmill.search import store
 from gristmill.search.binary_copy import Chunk, text_hash
+from gristmill.search.index import tasks
+from gristmill.search.index.pending_put import LexedChunks, PendingPut
+from gristmill.search.index.port import IndexUnavailable
+from gristmill.search.index.tasks import NumberedVersion
 from gristmill.search.store import PreparedWrite, VersionChunks, prepare_write, segment_input
 
 __all__ = [
     "Chunk",
+    "PendingPut",
     "PreparedWrite",
     "VersionChunks",
     "discard_from_index",
@@ -51,6 +57,7 @@ __all__ = [
     "segment_input",
     "text_hash",
     "write",
+    "write_unindexed",
 ]
 
 
@@ -62,6 +69,7 @@ async def existing_chunk_indexes(tx: Tx, base_id: BaseId, item_id: ItemId, versi
 async def discard_version(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> None:
     """Delete the chunks of a version, because it is now built with other settings."""
     await store.drop_version(tx, base_id, item_id, version)
+    await tasks.forget_puts(tx, item_id, version)
 
 
 async def discard_from_index(
@@ -83,11 +91,37 @@ async def write(tx: Tx, base_id: BaseId, prepared: PreparedWrite) -> None:
     await store.write(tx, base_id, prepared)
 
 
+async def write_unindexed(tx: Tx, base_id: BaseId, prepared: PreparedWrite) -> list[PendingPut]:
+    """Write chunks of versions that are not live yet, of a base in a search engine; what is to be put there next."""
+    nos = await store.insert_chunks(tx, base_id, prepared.versions)
+    numbered: list[NumberedVersion] = []
+    start = 0
+    for version in prepared.versions:
+        end = start + len(version.chunks)
+        numbered.append(NumberedVersion(version.item_id, version.version, nos[start:end]))
+        start = end
+    opened = await tasks.open_puts(tx, base_id, [version for version in numbered if version.nos])
+    await tasks.add_languages(tx, base_id, sorted(prepared.segment.languages))
+    by_first_number = {task.first_no: task for task in opened}
+    lexed, start = LexedChunks(prepared.segment), 0
+    pending: list[PendingPut] = []
+    for version, numbers in zip(prepared.versions, numbered, strict=True):
+        if numbers.nos:
+            vectors = [chunk.embedding for chunk in version.chunks]
+            task = by_first_number[min(numbers.nos)]
+            pending.append(PendingPut(base_id, task, numbers.nos, vectors, lexed, start))
+        start += len(version.chunks)
+    return pending
+
+
 async def publish(
     tx: Tx, finished: Sequence[tuple[BaseId, Job, FinishedVersion]], earlier_events: Sequence[Event] = ()
 ) -> None:
     """Make these versions live and complete their jobs. The caller has locked the items and checked that these versions
     are still wanted. `earlier_events` are recorded before those of the completion, in one statement."""
+    if await tasks.unindexed(tx, [(completed.item_id, completed.version) for _, _, completed in finished]):
+        # Its put failed, or another worker has just begun it again: the next attempt goes on from the open tasks.
+        raise IndexUnavailable("The search engine does not have all chunks of this version yet.")
     replaced_items = await contents.publish(tx, [completed for _, _, completed in finished])
     for base_id in sorted(
         {base_id for base_id, _, completed in finished if completed.item_id in replaced_items}
@@ -138,6 +172,7 @@ def _completion_events(base_id: BaseId, completed: FinishedVersion) -> list[Even
 async def discard_unpublished(tx: Tx, base_id: BaseId, item_id: ItemId) -> None:
     """Delete the unpublished chunks of an item whose version failed."""
     await store.drop_unpublished(tx, base_id, item_id)
+    await tasks.forget_puts(tx, item_id)
 
 
 async def discard_leftovers(tx: Tx, base_id: BaseId, limit: int) -> int:

@@ -195,7 +195,7 @@ select id from base where id > %(after)s order by id limit %(limit)s;
 -- name: bases_to_compact
 -- Those of the bases with many small segments, segments of another lexer version, or many or old deleted chunks.
 select b.id from base b
- where b.id = any (%(bases)s::uuid[]) and b.status <> 'deleting'
+ where b.id = any (%(bases)s::uuid[]) and b.status <> 'deleting' and b.index_kind = 'embedded'
    and (   (select count(*) from segment s where s.base_id = b.id and s.chunks <= %(small)s) >= %(min_small)s
         or exists (select from segment s where s.base_id = b.id and s.lexer_version <> %(lexer_version)s)
         or exists (select from deleted_chunk g where g.base_id = b.id and g.deleted_at < clock_now() - %(max_age)s::interval)

@@ -10,17 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from gristmill.catalog import IndexKind
 from gristmill.db import Database
 from gristmill.embedding import Embedder, TextRefused
 from gristmill.errors import Invalid, Permanent, Transient
-from gristmill.search import collapse, fuse, keyword_search, rerank, store, vector_search
-from gristmill.search.explain import KeywordExplanation, explain_chunks
+from gristmill.search import collapse, fuse, rerank, store
+from gristmill.search.base_search import BaseSearch, EmbeddedSearch, KeywordAnswer
+from gristmill.search.engine_search import EngineSearch
+from gristmill.search.explain import KeywordExplanation
 from gristmill.search.highlight import highlight_ranges
-from gristmill.search.keyword_search import KeywordResults
+from gristmill.search.index.engines import NO_ENGINE, Indexes
 from gristmill.search.model import Hit, HitContext, HitExplanation, SearchRequest, Target
 from gristmill.search.query_syntax import without_syntax
 from gristmill.search.rerank import Reranker
-from gristmill.search.segment_cache import SegmentCache
 from gristmill.search.selectivity import measure_selectivity
 from gristmill.search.store import ChunkRow
 
@@ -34,7 +36,7 @@ class BaseResults:
     """The results of one base."""
 
     legs: fuse.LegResults
-    keyword: KeywordResults
+    keyword: KeywordAnswer
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,21 @@ class _LoadedHit:
 
 
 class Searcher:
-    """Searches bases; caches their segments and the vectors of recent queries."""
+    """Searches bases, wherever they are indexed; caches the vectors of recent queries."""
 
-    def __init__(self, db: Database, *, cache_bytes: int, reranker: Reranker | None = None) -> None:
+    def __init__(
+        self,
+        db: Database,
+        *,
+        cache_bytes: int,
+        reranker: Reranker | None = None,
+        indexes: Indexes = NO_ENGINE,
+    ) -> None:
         self._db, self._reranker = db, reranker
-        self._cache = SegmentCache(cache_bytes)
+        self._searches: dict[IndexKind, BaseSearch] = {
+            "embedded": EmbeddedSearch(db, cache_bytes),
+            "opensearch": EngineSearch(db, indexes),
+        }
         self._query_vectors: OrderedDict[tuple[str, str], store.Vector] = OrderedDict()
 
     async def search(self, targets: Sequence[Target], request: SearchRequest) -> list[Hit]:
@@ -70,7 +82,7 @@ class Searcher:
 
     async def search_base(self, target: Target, request: SearchRequest) -> BaseResults:
         """Search one base by keyword and by vector."""
-        base, embedder = target.base, target.embedder
+        base, embedder, base_search = target.base, target.embedder, self._searches[target.base.index_kind]
         _check_embedder(target)
         weight = _vector_weight(request, embedder)
         limit = max(CANDIDATES_PER_LEG, request.limit)
@@ -81,19 +93,15 @@ class Searcher:
             if embedder is None or weight == 0:
                 return []
             vector = await self.query_vector(embedder, request.query)
-            return await vector_search.search(
-                self._db, self._cache, base.id, request.scope, selectivity, vector, limit
-            )
+            return await base_search.by_vector(base, request.scope, selectivity, vector, limit)
 
-        async def by_keyword() -> KeywordResults:
+        async def by_keyword() -> KeywordAnswer:
             if weight == 1 and not request.explain:
-                return await keyword_search.parse_for_base(self._db, self._cache, base.id, request.query)
-            return await keyword_search.search(
-                self._db, self._cache, base.id, request.scope, selectivity, request.query, limit
-            )
+                return await base_search.parse(base, request.query)
+            return await base_search.by_keyword(base, request.scope, selectivity, request.query, limit)
 
         candidates, keyword_results = await asyncio.gather(by_vector(), by_keyword())
-        keyword_candidates = keyword_results.candidates if weight < 1 else []
+        keyword_candidates = keyword_results.candidates if weight < 1 else ()
         return BaseResults(
             fuse.LegResults(candidates, keyword_candidates, weight, base.embedder_identity), keyword_results
         )
@@ -164,7 +172,7 @@ class Searcher:
         )[: request.limit]
         chosen = [loaded[group[0]] for group in groups]
         neighbours = await self._load_neighbours(targets, request, chosen)
-        explanations = await self._explain(targets, request, results, chosen)
+        explanations = await self._explain(request, results, chosen)
         # In a thread: a hundred long hits take tens of milliseconds, for which other requests would wait.
         highlights = await asyncio.to_thread(_highlights, results, chosen)
         return [
@@ -180,7 +188,6 @@ class Searcher:
 
     async def _explain(
         self,
-        targets: Sequence[Target],
         request: SearchRequest,
         results: Sequence[BaseResults],
         chosen: Sequence[_LoadedHit],
@@ -189,12 +196,10 @@ class Searcher:
         explanations: dict[int, HitExplanation] = {}
         if not request.explain:
             return explanations
-        for index, (target, result) in enumerate(zip(targets, results, strict=True)):
+        for index, result in enumerate(results):
             hits = {hit.fused.no: hit for hit in chosen if hit.fused.target_index == index}
             if hits:
-                explained = await explain_chunks(
-                    self._db, target.base.id, request.viewer, result.keyword, list(hits)
-                )
+                explained = await result.keyword.explain(request.viewer, list(hits))
                 explanations |= {no: _explanation(hit, result, explained.get(no)) for no, hit in hits.items()}
         return explanations
 

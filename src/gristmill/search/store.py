@@ -60,9 +60,15 @@ def prepare_write(versions: Sequence[VersionChunks]) -> PreparedWrite:
 
 async def write(tx: Tx, base_id: UUID, prepared: PreparedWrite) -> None:
     """Insert chunks of versions that are not live yet, and one segment for all of them."""
-    entries = [(version, chunk) for version in prepared.versions for chunk in version.chunks]
+    if nos := await insert_chunks(tx, base_id, prepared.versions):
+        await insert_segment(tx, base_id, prepared.segment.with_numbers(nos))
+
+
+async def insert_chunks(tx: Tx, base_id: UUID, versions: Sequence[VersionChunks]) -> list[int]:
+    """Insert chunks of versions that are not live yet; their numbers, in order."""
+    entries = [(version, chunk) for version in versions for chunk in version.chunks]
     if not entries:
-        return
+        return []
     nos: list[int] = await queries.values(tx, "next_chunk_numbers", count=len(entries))
     await _copy(
         tx,
@@ -72,7 +78,7 @@ async def write(tx: Tx, base_id: UUID, prepared: PreparedWrite) -> None:
             for no, (version, chunk) in zip(nos, entries, strict=True)
         ),
     )
-    await insert_segment(tx, base_id, prepared.segment.with_numbers(nos))
+    return nos
 
 
 async def _copy(tx: Tx, statement: bytes, encoded_rows: Iterable[bytes]) -> None:

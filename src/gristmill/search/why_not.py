@@ -14,8 +14,8 @@ from uuid import UUID
 from gristmill.catalog import ADMIN, Item, ItemStatus
 from gristmill.db import Database, Tx
 from gristmill.search import store
-from gristmill.search.explain import TermContribution, explain_chunks
-from gristmill.search.keyword_search import KeywordResults
+from gristmill.search.base_search import KeywordAnswer
+from gristmill.search.explain import TermContribution
 from gristmill.search.model import SearchRequest, Target
 from gristmill.search.scope import NO_FILTERS, Filters, Scope
 from gristmill.search.searcher import Searcher
@@ -70,13 +70,12 @@ async def explain_missing(
     reasons = [*_state_reasons(item), *visibility]
     # Its rank if the item were visible and no filter applied.
     unrestricted = await searcher.search_base(target, replace(deep_request, viewer=ADMIN, filters=NO_FILTERS))
-    best, score = _best_chunk(unrestricted.keyword, nos)
-    text_rank = unrestricted.keyword.rank_of(score) if best is not None and score > 0 else None
+    best, score = await unrestricted.keyword.best_chunk(nos)
+    text_rank = await unrestricted.keyword.rank_of(score) if best is not None and score > 0 else None
     vector_rank = await _vector_rank(db, searcher, target, request, nos)
     terms: Sequence[TermContribution] = ()
     if best is not None:
-        explanations = await explain_chunks(db, target.base.id, ADMIN, unrestricted.keyword, [best])
-        terms = explanations[best].terms
+        terms = (await unrestricted.keyword.explain(ADMIN, [best]))[best].terms
     if nos and rank is None:
         reasons += _ranking_reasons(unrestricted.keyword, terms, text_rank, vector_rank)
     return WhyNot(
@@ -137,14 +136,6 @@ def _single_filters(filters: Filters) -> list[tuple[str, Scope]]:
     ]
 
 
-def _best_chunk(keyword: KeywordResults, nos: Sequence[int]) -> tuple[int | None, float]:
-    scores = keyword.scores_of(nos)
-    if not scores:
-        return None, 0.0
-    best = max(scores, key=lambda no: (scores[no], -no))
-    return best, scores[best]
-
-
 async def _vector_rank(
     db: Database, searcher: Searcher, target: Target, request: SearchRequest, nos: Sequence[int]
 ) -> _NearestRank | None:
@@ -156,7 +147,7 @@ async def _vector_rank(
 
 
 def _ranking_reasons(
-    keyword: KeywordResults,
+    keyword: KeywordAnswer,
     terms: Sequence[TermContribution],
     text_rank: int | None,
     vector_rank: _NearestRank | None,

@@ -276,6 +276,27 @@ class Settings(BaseSettings):
         le=1_048_576,
         description="Memory for cached search index data, in MiB; a million chunks of 384 dimensions take about 85.",
     )
+    index_url: SecretStr | None = Field(
+        default=None,
+        description="Addresses of an OpenSearch cluster with the k-NN plugin, separated by commas; new bases are indexed there.",
+    )
+    index_prefix: str = Field(
+        default="gristmill",
+        pattern="^[a-z][a-z0-9-]{0,40}$",
+        description="Prefix of the names of indexes in the cluster of `index_url`.",
+    )
+    index_shards: int = Field(
+        default=3,
+        ge=1,
+        le=1024,
+        description="Number of shards of an index that is created in the cluster of `index_url`; a base is in one of them.",
+    )
+    index_replicas: int = Field(
+        default=1,
+        ge=0,
+        le=10,
+        description="Number of further copies of each shard, on other nodes.",
+    )
     sync_budget: Duration = Field(
         default=timedelta(minutes=15),
         description="How long a connector run works before it yields to other jobs; it then continues from its checkpoint.",

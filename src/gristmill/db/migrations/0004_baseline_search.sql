@@ -48,3 +48,24 @@ create table deleted_chunk (
     deleted_at      timestamptz not null default clock_now(),
     primary key (base_id, no)
 ) with (vacuum_truncate = off);
+create table index_task (
+    id              bigint generated always as identity primary key,
+    base_id         uuid not null,              -- no foreign key: `drop` outlives its base
+    kind            text not null check (kind in (
+        'put',                                  -- chunks of a version, by their numbers; the version can't be published before
+        'relabel',                              -- who may see an item, or its metadata, has changed
+        'remove',                               -- chunks were deleted: their numbers are in deleted_chunk
+        'drop')),                               -- the base is gone; kept for a day, in case a late worker adds something
+    item_id         uuid references item on delete cascade,
+    version         int,
+    first_no        bigint,
+    last_no         bigint,
+    created_at      timestamptz not null default clock_now()
+) with (vacuum_truncate = off);
+create index index_task_base on index_task (base_id, kind, id);
+create index index_task_item on index_task (item_id) where item_id is not null;
+create table index_language (
+    base_id         uuid not null references base on delete cascade,
+    language        text not null,
+    primary key (base_id, language)
+);

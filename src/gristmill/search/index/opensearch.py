@@ -24,13 +24,16 @@ from gristmill.search.index.port import (
     Found,
     Health,
     IndexUnavailable,
+    KeywordLeg,
     Labels,
     Leg,
     Point,
     PointFilter,
     Space,
+    Statistics,
     VectorLeg,
 )
+from gristmill.search.query_syntax import Term
 
 _BULK_DOCUMENTS = 250
 _CHANGE_BATCH = 1_000  # documents that one request relabels or removes: far from the time-out
@@ -73,6 +76,10 @@ class OpenSearch:
                 raise SetupError(message, code="index_settings_differ")
         return OpenSearchIndex(self._connection, alias)
 
+    async def drop(self, base: BaseId) -> None:
+        """Remove all points of a base that is gone, whatever its space was."""
+        await OpenSearchIndex(self._connection, f"{self._prefix}-*").drop(base)
+
     async def health(self) -> Health:
         """Whether the cluster can answer; never raises."""
         try:
@@ -97,7 +104,9 @@ class OpenSearchIndex:
         """Add points; returns when searches find them."""
         for batch in _batches(points, _BULK_DOCUMENTS):
             lines = await asyncio.to_thread(_creations, batch)
-            _, answer = await self._connection.send("POST", f"/{self._alias}/_bulk", lines)
+            _, answer = await self._connection.send(
+                "POST", f"/{self._alias}/_bulk", lines, parameters=_ONLY_ALIAS
+            )
             for result in answer["items"]:
                 _check_created(result["create"])
         await self._refresh()
@@ -120,26 +129,17 @@ class OpenSearchIndex:
             }
             await self._change("_update_by_query", base, {"query": query, "script": script}, "updated")
 
-    async def remove(
-        self, base: BaseId, *, items: Sequence[ItemId] = (), below: Mapping[ItemId, int] | None = None
-    ) -> int:
-        """Remove the points of items, and of versions below the given ones; their number."""
-        conditions: list[Json] = [{"term": {"item": str(item)}} for item in items]
-        conditions += [
-            {"bool": {"filter": [{"term": {"item": str(item)}}, {"range": {"version": {"lt": version}}}]}}
-            for item, version in (below or {}).items()
-        ]
-        removed = 0
-        for batch in _batches(conditions, _MAX_ITEMS):
-            query = {
-                "bool": {
-                    "filter": [queries.base_filter(base)],
-                    "should": batch,
-                    "minimum_should_match": 1,
-                }
-            }
-            removed += await self._change("_delete_by_query", base, {"query": query}, "deleted")
-        return removed
+    async def remove(self, base: BaseId, nos: Sequence[int]) -> None:
+        """Remove points by their numbers. One that is not there is fine."""
+        for batch in _batches(nos, _CHANGE_BATCH):
+            lines: list[Json] = [{"delete": {"_id": str(no), "routing": str(base)}} for no in batch]
+            _, answer = await self._connection.send(
+                "POST", f"/{self._alias}/_bulk", lines, parameters=_ONLY_ALIAS
+            )
+            for result in answer["items"]:
+                if "error" in result["delete"]:
+                    raise IndexUnavailable("The search engine could not remove all points.")
+        await self._refresh()
 
     async def drop(self, base: BaseId) -> int:
         """Remove all points of a base; their number."""
@@ -171,14 +171,12 @@ class OpenSearchIndex:
     ) -> list[list[Found]]:
         """The best points of each leg, best first."""
         filters = queries.scope_filters(base, scope)
-        leg_queries: list[Json | None] = []
-        for leg in legs:
-            if isinstance(leg, VectorLeg):
-                leg_queries.append(queries.vector_query(leg, filters, limit))
-            else:
-                # The engine caches these counts until the shard changes.
-                answer = await self._search(base, queries.count_terms(base, leg.terms))
-                leg_queries.append(queries.keyword_query(leg, queries.read_statistics(answer), filters))
+        leg_queries = [
+            queries.vector_query(leg, filters, limit)
+            if isinstance(leg, VectorLeg)
+            else queries.keyword_query(leg, filters)
+            for leg in legs
+        ]
         lines: list[Json] = []
         for query in leg_queries:
             if query is not None:
@@ -187,9 +185,34 @@ class OpenSearchIndex:
         answer = await self._connection.send("POST", f"/{self._alias}/_msearch", lines) if lines else None
         responses = iter([] if answer is None else answer[1]["responses"])
         return [
-            [] if query is None else _found(leg, next(responses))
+            [] if query is None else _hits(leg, next(responses))
             for leg, query in zip(legs, leg_queries, strict=True)
         ]
+
+    async def statistics(self, base: BaseId, terms: Sequence[Term], scope: PointFilter) -> Statistics:
+        """What BM25 needs of the points that a filter passes. The engine caches it until the shard changes."""
+        filters = queries.scope_filters(base, scope)
+        return queries.read_statistics(await self._search(base, queries.count_terms(filters, terms)))
+
+    async def item_scores(
+        self, base: BaseId, leg: KeywordLeg, items: Sequence[ItemId]
+    ) -> dict[ItemId, float]:
+        """The sums of the scores of all points of each item that match."""
+        query = queries.keyword_query(leg, [queries.base_filter(base), queries.items_filter(items)])
+        if query is None or not items:
+            return {}
+        answer = await self._search(base, queries.sum_by_item(query, len(items)))
+        buckets = answer["aggregations"]["items"]["buckets"]
+        return {ItemId(UUID(bucket["key"])): bucket["score"]["value"] for bucket in buckets}
+
+    async def count_above(self, base: BaseId, leg: KeywordLeg, score: float) -> int:
+        """How many points have a higher score than this one."""
+        query = queries.keyword_query(leg, [queries.base_filter(base)])
+        if query is None:
+            return 0
+        # The engine counts scores that are as high too, and its scores have seven digits.
+        body = {"size": 0, "track_total_hits": True, "query": query, "min_score": score * (1 + 1e-5)}
+        return (await self._search(base, body))["hits"]["total"]["value"]
 
     async def _search(self, base: BaseId, body: Json) -> Json:
         parameters = {"routing": str(base), "allow_partial_search_results": "false"}
@@ -212,6 +235,8 @@ class OpenSearchIndex:
         return [(row["no"][0], ItemId(UUID(row["item"][0])), row["version"][0]) for row in rows]
 
 
+# Without it, a request to an index that is gone would create one without any settings.
+_ONLY_ALIAS = {"require_alias": "true"}
 _ONLY_NUMBERS: Json = {
     "_source": False,
     "docvalue_fields": ["no"],
@@ -236,14 +261,14 @@ def _check_created(result: Json) -> None:
     """Whether a point is in the index now; 409 says that it was before."""
     if result["status"] < 300 or result["status"] == 409:
         return
-    if result["status"] == 429 or result["status"] >= 500:
+    if result["status"] in (404, 429) or result["status"] >= 500:  # 404: the index is gone
         raise IndexUnavailable(f"The search engine could not store a point ({result['status']}).")
     raise Permanent(
         f"The search engine refused a point ({result['error']['type']}).", code="index_request_refused"
     )
 
 
-def _found(leg: Leg, response: Json) -> list[Found]:
+def _hits(leg: Leg, response: Json) -> list[Found]:
     """The hits of one leg. A shard that fails must not look like one without hits."""
     if "error" in response and response["status"] < 500 and response["status"] != 429:
         raise Permanent(

@@ -6,15 +6,22 @@ score from it, from the exact length and from what was counted in the base.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill.catalog import BaseId
+from gristmill.catalog import BaseId, ItemId
 from gristmill.search.bm25 import K1, B, idf
-from gristmill.search.index.port import KeywordLeg, Labels, Point, PointFilter, Space, VectorLeg
+from gristmill.search.index.port import (
+    KeywordLeg,
+    Labels,
+    Point,
+    PointFilter,
+    Space,
+    Statistics,
+    VectorLeg,
+)
 from gristmill.search.query_syntax import Names, Term
 
 Json = dict[str, Any]
@@ -82,15 +89,6 @@ def settings(space: Space, *, shards: int, replicas: int) -> Json:
     }
 
 
-@dataclass(frozen=True)
-class Statistics:
-    """What BM25 needs of a base: the number of chunks, their mean length, and the number of chunks that have each term."""
-
-    chunks: int
-    mean_length: float
-    by_term: Sequence[int]
-
-
 def document(point: Point) -> Json:
     """A point as a document. Each lexeme is repeated as often as it occurs."""
     words = " ".join(lexeme for lexeme, count in point.lexemes.items() for _ in range(count))
@@ -127,9 +125,16 @@ def base_filter(base: BaseId) -> Json:
     return {"term": {"base": str(base)}}
 
 
+def items_filter(items: Sequence[ItemId]) -> Json:
+    """All points of these items."""
+    return {"terms": {"item": [*map(str, items)]}}
+
+
 def scope_filters(base: BaseId, scope: PointFilter) -> list[Json]:
     """The conditions that every hit meets."""
     conditions = [base_filter(base)]
+    if scope.items is not None:
+        conditions.append(items_filter(scope.items))
     if scope.principals is not None:
         own = [_BASE_LIST] if scope.sees_base_list else []
         conditions.append({"terms": {"principals": [*scope.principals, *own]}})
@@ -153,27 +158,31 @@ def _any_of(names: Names) -> Json:
     return matches[0] if len(matches) == 1 else {"bool": {"should": matches}}
 
 
-def count_terms(base: BaseId, terms: Sequence[Term]) -> Json:
-    """A request for the statistics of a base."""
+def count_terms(filters: Sequence[Json], terms: Sequence[Term]) -> Json:
+    """A request for the statistics of the points that filters pass."""
     counts = {str(number): occurrences(term) for number, term in enumerate(terms)}
     return {
         "size": 0,
         "track_total_hits": True,
-        "query": base_filter(base),
-        "aggs": {"length": {"sum": {"field": "length"}}, "terms": {"filters": {"filters": counts}}},
+        "query": {"bool": {"filter": [*filters]}},
+        "aggs": {
+            "length": {"sum": {"field": "length"}},
+            **({"terms": {"filters": {"filters": counts}}} if counts else {}),
+        },
     }
 
 
 def read_statistics(answer: Mapping[str, Any]) -> Statistics:
     """The statistics in the answer to `count_terms`."""
     chunks = answer["hits"]["total"]["value"]
-    buckets = answer["aggregations"]["terms"]["buckets"]
-    by_term = [buckets[str(number)]["doc_count"] for number in range(len(buckets))]
+    buckets = answer["aggregations"].get("terms", {"buckets": {}})["buckets"]
+    by_term = tuple(buckets[str(number)]["doc_count"] for number in range(len(buckets)))
     return Statistics(chunks, answer["aggregations"]["length"]["value"] / max(chunks, 1), by_term)
 
 
-def keyword_query(leg: KeywordLeg, statistics: Statistics, filters: Sequence[Json]) -> Json | None:
+def keyword_query(leg: KeywordLeg, filters: Sequence[Json]) -> Json | None:
     """The query of a search by words; None if no chunk of the base has any of them."""
+    statistics = leg.statistics
     scored = [
         _term_score(term, idf(chunks, statistics.chunks), statistics.mean_length)
         for term, chunks in zip(leg.terms, statistics.by_term, strict=True)
@@ -202,6 +211,17 @@ def _term_score(term: Term, term_idf: float, mean_length: float) -> Json:
             "query": occurrences(term),
             "script": {"source": _TERM_SCORE, "params": parameters},
         }
+    }
+
+
+def sum_by_item(query: Json, items: int) -> Json:
+    """A request for the sum of the scores of each item's points."""
+    total = {"sum": {"script": {"source": "_score"}}}
+    return {
+        "size": 0,
+        "track_total_hits": False,
+        "query": query,
+        "aggs": {"items": {"terms": {"field": "item", "size": items}, "aggs": {"score": total}}},
     }
 
 

@@ -25,6 +25,7 @@ from gristmill.errors import Transient
 from gristmill.search.query_syntax import Names, Term
 
 SCAN_PAGE = 5_000  # the most points that one call of `scan` returns
+MAX_LIMIT = 10_000  # the most points that one call of `ask` returns
 
 
 class IndexUnavailable(Transient):
@@ -81,20 +82,35 @@ class Point:
 @dataclass(frozen=True)
 class PointFilter:
     """The points that a search may return. `principals` None is an admin's; `sees_base_list` says whether the base's own
-    access list admits the caller. A point passes `metadata` if it has all the tokens."""
+    access list admits the caller. A point passes `metadata` if it has all the tokens. `items` None is all."""
 
     principals: tuple[str, ...] | None = None
     sees_base_list: bool = True
     types: tuple[str, ...] = ()
     under: tuple[ItemId, ...] = ()
     metadata: frozenset[str] = frozenset()
+    items: tuple[ItemId, ...] | None = None
+
+
+EVERY_POINT = PointFilter()
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What BM25 needs: the number of chunks, their mean length, and the number of chunks that have each term."""
+
+    chunks: int
+    mean_length: float
+    by_term: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class KeywordLeg:
-    """A search by words: terms to score by, words of which hits must have one each, and terms that none may have."""
+    """A search by words: terms to score by, with the statistics to score them with; words of which hits must have one each,
+    and terms that none may have."""
 
     terms: tuple[Term, ...]
+    statistics: Statistics
     required: tuple[Names, ...] = ()
     excluded: tuple[Term, ...] = ()
 
@@ -136,11 +152,8 @@ class Index(Protocol):
         """Give all points of these items these labels; returns when searches use them."""
         ...
 
-    async def remove(
-        self, base: BaseId, *, items: Sequence[ItemId] = (), below: Mapping[ItemId, int] | None = None
-    ) -> int:
-        """Remove the points of items, and of versions below the given ones; returns when no search finds them, with their
-        number."""
+    async def remove(self, base: BaseId, nos: Sequence[int]) -> None:
+        """Remove points by their numbers; returns when no search finds them."""
         ...
 
     async def drop(self, base: BaseId) -> int:
@@ -150,7 +163,21 @@ class Index(Protocol):
     async def ask(
         self, base: BaseId, legs: Sequence[Leg], scope: PointFilter, limit: int
     ) -> list[list[Found]]:
-        """The best points of each leg, best first."""
+        """The best points of each leg, best first; at most `limit`, and that at most `MAX_LIMIT`."""
+        ...
+
+    async def statistics(self, base: BaseId, terms: Sequence[Term], scope: PointFilter) -> Statistics:
+        """What BM25 needs of the points that a filter passes."""
+        ...
+
+    async def item_scores(
+        self, base: BaseId, leg: KeywordLeg, items: Sequence[ItemId]
+    ) -> dict[ItemId, float]:
+        """The sums of the scores of all points of each item that match."""
+        ...
+
+    async def count_above(self, base: BaseId, leg: KeywordLeg, score: float) -> int:
+        """How many points have a higher score than this one."""
         ...
 
     async def scan(self, base: BaseId, after: int) -> list[tuple[int, ItemId, int]]:
@@ -163,6 +190,10 @@ class Engine(Protocol):
 
     async def prepare(self, space: Space) -> Index:
         """The index of a space; creates it where there is none, and refuses one with other settings."""
+        ...
+
+    async def drop(self, base: BaseId) -> None:
+        """Remove all points of a base that is gone, whatever its space was."""
         ...
 
     async def health(self) -> Health:

@@ -63,6 +63,7 @@ async def create_base(
         settings=body.settings.model_dump(by_alias=True, exclude_none=True),
         acl=body.acl if "acl" in body.model_fields_set else _default_acl(caller),
         org=caller.org,
+        index_kind="embedded" if context.settings.index_url is None else "opensearch",
     )
     set_etag(response, created.updated_at)
     return BaseOut.of(created, BaseStats())

@@ -1,0 +1,130 @@
+"""Tell the search engine what has changed in a base: the job `update_index`, and the tasks that lead to it.
+
+    remove     numbers of deleted chunks        → removed there, then forgotten
+    put        chunks of a live version         → read from the table, lexed, put; such as the description of an image
+    relabel    items with other labels          → computed from the tables at this moment, and set
+
+A task is deleted in a fenced transaction after the engine has acknowledged it. Killed before that, it is done again, which
+changes nothing. Until then a search finds what is missing in the engine by SQL (`search/engine_search.py`).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+from gristmill import catalog, faults, jobs
+from gristmill.catalog import Base, BaseId, ItemId
+from gristmill.db import Database
+from gristmill.ingest.embed import Vector
+from gristmill.jobs import Activity, Done, Job, NewJob, Outcome, Snooze
+from gristmill.search import segment
+from gristmill.search.index import tasks
+from gristmill.search.index.engines import Indexes
+from gristmill.search.index.pending_put import LexedChunks, PendingPut
+from gristmill.search.index.port import Index, IndexUnavailable, Labels, Point
+from gristmill.search.index.tasks import PutTask
+from gristmill.search.segment import ChunkText
+from gristmill.work import UpdateIndex
+
+ENGINE_RETRY_DELAY = timedelta(seconds=10)
+_NUMBERS = 1_000  # chunks that one request removes
+_TASKS = 100
+
+
+async def queue_updates(db: Database) -> int:
+    """Queue the job of every base that has tasks; how many. Cheap enough to run every second."""
+    async with db.transaction() as tx:
+        bases = await tasks.bases_with_tasks(tx)
+        queued = await jobs.enqueue(
+            tx, *(NewJob(UpdateIndex(base_id), lane=str(base_id)) for base_id in sorted(bases))
+        )
+    return sum(job.created for job in queued)
+
+
+class IndexUpdater:
+    """Runs the jobs."""
+
+    def __init__(self, db: Database, indexes: Indexes) -> None:
+        self._db, self._indexes = db, indexes
+
+    async def update(self, job: Job) -> Outcome:
+        """Do the tasks of a base until none is left."""
+        base_id = UpdateIndex.of(job).base_id
+        async with self._db.transaction() as tx:
+            await jobs.fence(tx, job)
+            base = await catalog.find_base(tx, base_id)
+            await tasks.forget_stale_puts(tx, base_id)
+        if base is None or not base.is_in_engine:
+            return Done()
+        try:
+            with job.during(Activity.AWAY):
+                index = await self._indexes.of(base)
+                await remove_deleted(self._db, job, base, index)
+                while await self._put_live_chunks(job, base, index):
+                    await faults.point("update_index.step")
+                while await self._relabel(job, base_id, index):
+                    await faults.point("update_index.step")
+        except IndexUnavailable as error:
+            return Snooze(ENGINE_RETRY_DELAY, error)
+        return Done()
+
+    async def _put_live_chunks(self, job: Job, base: Base, index: Index) -> bool:
+        async with self._db.connection() as tx:
+            opened = await tasks.live_puts(tx, base.id, _TASKS)
+        for put in opened:
+            async with self._db.connection() as tx:
+                texts, vectors = await tasks.chunks_of_put(tx, put)
+                labels = await tasks.labels(tx, [put.item_id])
+            if put.item_id in labels:
+                await index.put(
+                    await asyncio.to_thread(_points, base.id, put, texts, vectors, labels[put.item_id])
+                )
+            await self._close(job, [put.id])
+        return bool(opened)
+
+    async def _relabel(self, job: Job, base_id: BaseId, index: Index) -> bool:
+        async with self._db.connection() as tx:
+            # The tasks before the labels: a change after this one is a task of its own.
+            changed = await tasks.relabels(tx, base_id, _TASKS)
+        async with self._db.connection() as tx:
+            labels = await tasks.labels(tx, [task.item_id for task in changed])
+        items_by_labels: dict[str, list[ItemId]] = {}
+        by_key: dict[str, Labels] = {}
+        for item_id, item_labels in labels.items():
+            by_key[item_labels.key] = item_labels
+            items_by_labels.setdefault(item_labels.key, []).append(item_id)
+        for key, item_ids in items_by_labels.items():
+            await index.relabel(base_id, item_ids, by_key[key])
+        await self._close(job, [task.id for task in changed])
+        return bool(changed)
+
+    async def _close(self, job: Job, ids: Sequence[int]) -> None:
+        async with self._db.transaction() as tx:
+            await jobs.fence(tx, job)
+            await tasks.close(tx, ids)
+
+
+async def remove_deleted(db: Database, job: Job, base: Base, index: Index) -> None:
+    """Remove from the engine all chunks of a base that were deleted from the table until now."""
+    async with db.connection() as tx:
+        announced = await tasks.removals(tx, base.id)
+    while True:
+        async with db.connection() as tx:
+            numbers = await tasks.numbers_to_remove(tx, base.id, _NUMBERS)
+        if numbers:
+            await index.remove(base.id, numbers)
+            await faults.point("update_index.removed")
+        async with db.transaction() as tx:
+            await jobs.fence(tx, job)
+            if not numbers:
+                await tasks.close(tx, announced)
+                return
+            await tasks.forget_removed(tx, base.id, numbers)
+
+
+def _points(
+    base_id: BaseId, put: PutTask, texts: Sequence[ChunkText], vectors: Sequence[Vector], labels: Labels
+) -> list[Point]:
+    """The points of chunks that were read from the table."""
+    lexed = LexedChunks(segment.build(texts, segment.pack_signs(vectors)))
+    return PendingPut(base_id, put, [text.no for text in texts], vectors, lexed).points(labels)

@@ -1,0 +1,129 @@
+"""How a base is searched, wherever its chunks are indexed: what the searcher asks for, and the embedded index's answer.
+
+embedded index     the segments and vectors of this database, in the memory of this process     (here)
+search engine      a cluster proposes, PostgreSQL decides                                       (engine_search.py)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gristmill.catalog import Base, Viewer
+from gristmill.db import Database
+from gristmill.search import explain, keyword_search, vector_search
+from gristmill.search.explain import KeywordExplanation
+from gristmill.search.fuse import Candidate
+from gristmill.search.keyword_search import KeywordResults
+from gristmill.search.query_syntax import ParsedQuery
+from gristmill.search.scope import Scope
+from gristmill.search.segment_cache import SegmentCache
+from gristmill.search.selectivity import Selectivity
+from gristmill.search.store import Vector
+
+
+class KeywordAnswer(Protocol):
+    """The result of a search by words in one base."""
+
+    @property
+    def candidates(self) -> Sequence[Candidate]:
+        """The best visible chunks, best first."""
+        ...
+
+    @property
+    def parsed_query(self) -> ParsedQuery:
+        """The query, parsed for the languages of the base."""
+        ...
+
+    async def explain(self, viewer: Viewer, nos: Sequence[int]) -> dict[int, KeywordExplanation]:
+        """The scores of chunks that the viewer can see, by number, with numbers that reveal nothing else."""
+        ...
+
+    async def best_chunk(self, nos: Sequence[int]) -> tuple[int | None, float]:
+        """The best of these chunks, whether they are candidates or not, and its score."""
+        ...
+
+    async def rank_of(self, score: float) -> int:
+        """The rank of a score among all chunks, including hidden ones."""
+        ...
+
+
+class BaseSearch(Protocol):
+    """Searches bases of one kind of index."""
+
+    async def by_vector(
+        self, base: Base, scope: Scope, selectivity: Selectivity, vector: Vector, limit: int
+    ) -> list[Candidate]:
+        """The nearest `limit` visible chunks, best first."""
+        ...
+
+    async def by_keyword(
+        self, base: Base, scope: Scope, selectivity: Selectivity, query: str, limit: int
+    ) -> KeywordAnswer:
+        """The best `limit` visible chunks for a query, best first."""
+        ...
+
+    async def parse(self, base: Base, query: str) -> KeywordAnswer:
+        """Only parse the query for the base's languages, without searching: highlights need it."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddedKeywordAnswer:
+    """The result of a search by words in the embedded index."""
+
+    db: Database
+    base: Base
+    results: KeywordResults
+
+    @property
+    def candidates(self) -> Sequence[Candidate]:
+        """The best visible chunks, best first."""
+        return self.results.candidates
+
+    @property
+    def parsed_query(self) -> ParsedQuery:
+        """The query, parsed for the languages of the base."""
+        return self.results.parsed_query
+
+    async def explain(self, viewer: Viewer, nos: Sequence[int]) -> dict[int, KeywordExplanation]:
+        """The scores of chunks that the viewer can see, by number, with numbers that reveal nothing else."""
+        return await explain.explain_chunks(self.db, self.base.id, viewer, self.results, nos)
+
+    async def best_chunk(self, nos: Sequence[int]) -> tuple[int | None, float]:
+        """The best of these chunks, whether they are candidates or not, and its score."""
+        scores = self.results.scores_of(nos)
+        if not scores:
+            return None, 0.0
+        best = max(scores, key=lambda no: (scores[no], -no))
+        return best, scores[best]
+
+    async def rank_of(self, score: float) -> int:
+        """The rank of a score among all chunks, including hidden ones."""
+        return self.results.rank_of(score)
+
+
+class EmbeddedSearch:
+    """Searches bases in the embedded index."""
+
+    def __init__(self, db: Database, cache_bytes: int) -> None:
+        self._db, self._cache = db, SegmentCache(cache_bytes)
+
+    async def by_vector(
+        self, base: Base, scope: Scope, selectivity: Selectivity, vector: Vector, limit: int
+    ) -> list[Candidate]:
+        """The nearest `limit` visible chunks, best first."""
+        return await vector_search.search(self._db, self._cache, base.id, scope, selectivity, vector, limit)
+
+    async def by_keyword(
+        self, base: Base, scope: Scope, selectivity: Selectivity, query: str, limit: int
+    ) -> EmbeddedKeywordAnswer:
+        """The best `limit` visible chunks for a query, best first."""
+        results = await keyword_search.search(
+            self._db, self._cache, base.id, scope, selectivity, query, limit
+        )
+        return EmbeddedKeywordAnswer(self._db, base, results)
+
+    async def parse(self, base: Base, query: str) -> EmbeddedKeywordAnswer:
+        """Only parse the query for the base's languages, without searching: highlights need it."""
+        results = await keyword_search.parse_for_base(self._db, self._cache, base.id, query)
+        return EmbeddedKeywordAnswer(self._db, base, results)

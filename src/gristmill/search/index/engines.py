@@ -1,0 +1,40 @@
+"""The search engine of the settings, and the index of each base that is in it."""
+
+import asyncio
+from collections import defaultdict
+
+from gristmill.catalog import Base
+from gristmill.search.index.port import Engine, Health, Index, IndexUnavailable, Space
+
+
+class Indexes:
+    """Gives each base in the engine its index; prepares an index when it is first used."""
+
+    def __init__(self, engine: Engine | None = None) -> None:
+        self.engine = engine
+        self._prepared: dict[Space, Index] = {}
+        self._locks: defaultdict[Space, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def of(self, base: Base) -> Index:
+        """The index that has the points of a base."""
+        if self.engine is None:
+            raise IndexUnavailable(
+                "This base is in a search engine, and this process knows none. Set GRISTMILL_INDEX_URL and restart."
+            )
+        space = Space(base.embedder_identity, base.dimensions)
+        async with self._locks[space]:
+            if space not in self._prepared:
+                self._prepared[space] = await self.engine.prepare(space)
+        return self._prepared[space]
+
+    async def health(self) -> Health | None:
+        """The health of the engine; None if there is none."""
+        return None if self.engine is None else await self.engine.health()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self.engine is not None:
+            await self.engine.close()
+
+
+NO_ENGINE = Indexes()
