@@ -1,5 +1,6 @@
 """A search engine in memory: the port in its plainest form, against which the contract suite compares the others."""
 
+import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,11 +28,14 @@ from gristmill.search.query_syntax import Term
 
 
 class MemoryEngine(Engine):
-    """An engine whose indexes live in this process. While `is_down`, every call fails."""
+    """An engine whose indexes live in this process. While `is_down`, every call fails; while `answers` is not set, puts and
+    removals hang."""
 
     def __init__(self) -> None:
         self.indexes: dict[Space, MemoryIndex] = {}
         self.is_down = False
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def prepare(self, space: Space) -> "MemoryIndex":
         self.check()
@@ -68,8 +72,9 @@ class MemoryIndex:
         self.puts = 0
 
     async def put(self, points: Sequence[Point]) -> None:
-        self._engine.check()
         self.puts += 1
+        await self._engine.answers.wait()
+        self._engine.check()
         for point in points:
             self.points.setdefault(point.no, point)
 
@@ -80,6 +85,7 @@ class MemoryIndex:
                 self.points[no] = replace(point, labels=labels)
 
     async def remove(self, base: BaseId, nos: Sequence[int]) -> None:
+        await self._engine.answers.wait()
         self._engine.check()
         for no in nos:
             if no in self.points and self.points[no].base == base:

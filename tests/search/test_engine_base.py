@@ -2,6 +2,7 @@
 real one."""
 
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -14,6 +15,7 @@ from gristmill import app, catalog, faults
 from gristmill.catalog import BaseId
 from gristmill.catalog.access import member
 from gristmill.ingest import remove
+from gristmill.operations import bases
 from gristmill.search import SearchRequest, Target
 from gristmill.settings import Settings
 from tests.api_calls import (
@@ -27,7 +29,7 @@ from tests.api_calls import (
 )
 from tests.embedding.hashed import HashedEmbedder
 from tests.search.memory_index import MemoryEngine
-from tests.wait_until import wait_until
+from tests.wait_until import reached, wait_until
 
 
 class CountingEmbedder(HashedEmbedder):
@@ -50,8 +52,8 @@ def embedder() -> CountingEmbedder:
     return CountingEmbedder()
 
 
-@pytest.fixture
-async def mill(
+@asynccontextmanager
+async def run(
     settings: Settings, engine: MemoryEngine, embedder: CountingEmbedder
 ) -> AsyncGenerator[app.Gristmill]:
     in_engine = settings.model_copy(update={"index_url": SecretStr("http://memory")})
@@ -59,6 +61,21 @@ async def mill(
         in_engine, work=True, extra_embedders={"hashed": embedder}, engine=engine
     ) as running:
         yield running
+
+
+@pytest.fixture
+async def mill(
+    settings: Settings, engine: MemoryEngine, embedder: CountingEmbedder
+) -> AsyncGenerator[app.Gristmill]:
+    async with run(settings, engine, embedder) as running:
+        yield running
+
+
+@asynccontextmanager
+async def client(mill: app.Gristmill) -> AsyncGenerator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app=mill.api, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+        yield http
 
 
 def note(text: str, title: str | None = None, **fields: Any) -> dict[str, Any]:
@@ -232,3 +249,61 @@ async def test_hits_are_explained(mill: app.Gristmill, http: httpx.AsyncClient) 
     assert sum(term["score"] for term in explanation["terms"]) == pytest.approx(
         explanation["textScore"], rel=0.02
     )
+
+
+async def test_why_an_item_is_not_found(mill: app.Gristmill, http: httpx.AsyncClient) -> None:
+    base = await make_base(http)
+    _, wheat = await add(
+        http, base, note("the water wheel turns"), note("wheat and a wheel of a cart", "cart")
+    )
+    answer = (await http.post(f"/api/knowledge-items/{wheat}/why-not", json={"query": "water wheel"})).json()
+    assert answer["rank"] == 2
+    assert answer["ranks"]["text"] == 2
+    assert {term["term"]: term["count"] for term in answer["terms"]} == {"water": 0, "wheel": 1}
+
+
+async def test_a_put_that_was_not_marked_is_repeated_and_nothing_is_embedded_again(
+    settings: Settings, engine: MemoryEngine, embedder: CountingEmbedder
+) -> None:
+    """Stopped between the engine's acknowledgement and the transaction that publishes."""
+    text = "\n\n".join(f"Stone {n} of the mill turns slowly over grain{n} of the year." for n in range(400))
+    with faults.watch("index.put", hold=True) as put:
+        async with run(settings, engine, embedder) as mill, client(mill) as http:
+            base = await make_base(http)
+            (item,) = (await add_items(http, base, note(text, "book")))["created"]
+            await reached(put)
+            embedded = embedder.embedded
+    before = len(points(engine, base))
+    assert before > 0
+    async with run(settings, engine, embedder) as mill, client(mill) as http:
+        ended = await wait_until_ended(http, item["id"])
+        assert ended["status"] == "completed", ended
+        assert embedder.embedded == embedded
+        assert len(points(engine, base)) == ended["chunkCount"] >= before
+        assert await titles(http, base, "grain333", mode="text", limit=1) == ["book"]
+        await until_no_tasks(mill)
+
+
+async def test_an_engine_that_hangs_holds_up_no_base_in_the_embedded_index(
+    mill: app.Gristmill, http: httpx.AsyncClient, engine: MemoryEngine
+) -> None:
+    """The same embedder, the same write stage, the same worker."""
+    slow = await make_base(http, "slow")
+    embedded = str((await bases.create(mill.db, "embedded", mill.embedders.default, {})).id)
+    engine.answers.clear()
+    await add_items(http, slow, *(note(f"slow wheel {n}") for n in range(100)))
+
+    async def is_asked() -> bool:
+        return any(index.puts for index in engine.indexes.values())
+
+    await wait_until(is_asked)
+    await add(http, embedded, *(note(f"quick wheel {n}") for n in range(100)))
+    assert (await titles(http, embedded, "quick wheel 7", limit=1)) == ["quick wheel 7"]
+    engine.answers.set()
+
+    async def are_completed() -> bool:
+        items = (await http.get(f"/api/knowledge-bases/{slow}/items", params={"limit": 200})).json()["items"]
+        return all(item["status"] == "completed" for item in items)
+
+    await wait_until(are_completed)
+    assert len(points(engine, slow)) == 100

@@ -96,11 +96,12 @@ select t.id, t.item_id, t.version, t.first_no, t.last_no from index_task t
  order by t.id limit %(limit)s;
 
 -- name: items_with_tasks
--- Live items that the engine may not find, or not for everyone who may see them.
-select distinct t.item_id from index_task t join item i on i.id = t.item_id
- where t.base_id = %(base)s and ((t.kind = 'put' and i.live_version = t.version)
-                                 or (t.kind = 'relabel' and i.live_version is not null))
- limit %(limit)s;
+-- Live items that the engine may not find, or not for everyone who may see them; of the oldest tasks, so that the cost is bounded.
+select t.item_id
+  from (select o.item_id, o.kind, o.version from index_task o
+         where o.base_id = %(base)s and o.kind in ('put', 'relabel') order by o.kind, o.id limit 10 * %(limit)s) t
+  join item i on i.id = t.item_id and i.live_version is not null and (t.kind = 'relabel' or i.live_version = t.version)
+ group by t.item_id limit %(limit)s;
 
 -- name: gate_chunks
 -- The visible ones of these chunks, with their items.
