@@ -14,14 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from fastapi import FastAPI
 
-from gristmill import __version__, clock, faults, jobs
+from gristmill import __version__, clock, faults, jobs, services
 from gristmill.connectors.permissions import PermissionSync
-from gristmill.connectors.registry import ConnectorLimits, ConnectorRegistry
+from gristmill.connectors.registry import ConnectorRegistry
 from gristmill.connectors.sync import Synchroniser
 from gristmill.db import Database, local_server
 from gristmill.db.listen import Listener
@@ -32,16 +30,22 @@ from gristmill.errors import GristmillError, SetupError
 from gristmill.events import Broadcaster
 from gristmill.events.webhook_delivery import WebhookDeliverer, WebhookSender, share_of_organisation
 from gristmill.events.webhook_pump import WebhookPump
-from gristmill.ingest import Converter, Expander, ImageAnalyser, Pipeline, ReaderPool, Reindexer, Remover
+from gristmill.ingest import (
+    Converter,
+    Expander,
+    ImageAnalyser,
+    Pipeline,
+    ReaderPool,
+    Reindexer,
+    Remover,
+    update_index,
+)
 from gristmill.ingest.image_describers import (
     ImageDescriber,
-    OcrDescriber,
-    VisionConfig,
     VisionDescriber,
 )
-from gristmill.ingest.processors import DoclingServe, MinerU, Processor, ProcessorConfig
+from gristmill.ingest.processors import Processor
 from gristmill.ingest.stages import Stages
-from gristmill.ingest.update_index import IndexUpdater, queue_updates
 from gristmill.integrity import reconcile
 from gristmill.integrity.readiness import Readiness
 from gristmill.integrity.reconcile import Reconciler, recover_deletions
@@ -49,15 +53,12 @@ from gristmill.jobs import Handler, PoolLimits, QueueLimits, Worker, WorkerLimit
 from gristmill.operations import uploads
 from gristmill.operations.recover import recover_bases
 from gristmill.operations.source_factory import SourceFactory
-from gristmill.readers import ReadLimits
-from gristmill.search import HttpReranker, Searcher, compaction
+from gristmill.search import Searcher, compaction
 from gristmill.search.index.engines import Indexes
-from gristmill.search.index.opensearch import OpenSearch
 from gristmill.search.index.port import Engine
 from gristmill.server import api, ui
-from gristmill.settings import ProcessorSettings, Settings
+from gristmill.settings import Settings
 from gristmill.sources.blobs import BlobStore
-from gristmill.sources.disk import SYSTEM_FOLDERS, DiskAccess
 from gristmill.telemetry import memory, traces
 from gristmill.vault import Vault
 from gristmill.work import (
@@ -72,6 +73,7 @@ from gristmill.work import (
     PrepareRoot,
     Reconcile,
     ReindexSubtree,
+    SweepIndex,
     SyncAccess,
     SyncConnector,
     UpdateIndex,
@@ -84,10 +86,6 @@ _SPARE_THREADS = 16  # for everything else that blocks
 
 # How often the local PostgreSQL is checked: one that died is restarted within this time.
 _WATCH_INTERVAL = timedelta(seconds=1)
-# How often bases are checked for segments to merge: searches slow down a little with the number of segments.
-_COMPACTION_INTERVAL = timedelta(seconds=3)
-# How often changes are looked for that search engines have to learn.
-_INDEX_UPDATE_INTERVAL = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
@@ -102,6 +100,7 @@ class Gristmill:
     context: api.ApiContext
     broadcaster: Broadcaster
     connectors: ConnectorRegistry
+    indexes: Indexes
     worker: asyncio.Task[None] | None
 
     @functools.cached_property
@@ -155,7 +154,7 @@ async def gristmill(
             BlobStore.open(settings.blob_url, settings.data_dir),
             limit=settings.max_document_mb * 2**20,
             allow_private=settings.allow_private_addresses,
-            disk=_disk_access(settings),
+            disk=services.disk_access(settings),
         )
         broadcaster = Broadcaster(db)
         stack.push_async_callback(broadcaster.stop)
@@ -169,17 +168,17 @@ async def gristmill(
             settings.reader_processes, ocr_size=settings.ocr_processes, share=settings.base_share
         )
         stack.push_async_callback(readers.close)
-        connectors = ConnectorRegistry(vault, _connector_limits(settings))
-        analyst = _create_analyst(settings, readers)
+        connectors = ConnectorRegistry(vault, services.connector_limits(settings))
+        analyst = services.create_analyst(settings, readers)
         if isinstance(analyst, VisionDescriber):
             stack.push_async_callback(analyst.close)
         processors = {
-            name: _create_processor(processor_settings)
+            name: services.create_processor(processor_settings)
             for name, processor_settings in settings.processors.items()
         }
         for processor in processors.values():
             stack.push_async_callback(processor.close)
-        indexes = Indexes(engine) if engine is not None else _create_indexes(settings)
+        indexes = Indexes(engine) if engine is not None else services.create_indexes(settings)
         stack.push_async_callback(indexes.close)
         parts = _WorkerParts(
             settings,
@@ -197,14 +196,14 @@ async def gristmill(
         worker = await _start_worker(parts, stack) if work else None
         listener.start()
         stack.push_async_callback(listener.stop)
-        reranker = _create_reranker(settings)
+        reranker = services.create_reranker(settings)
         if reranker is not None:
             stack.push_async_callback(reranker.close)
         searcher = Searcher(
             db, cache_bytes=settings.search_cache_mb * 2**20, reranker=reranker, indexes=indexes
         )
         blob_folder = settings.data_dir if settings.blob_url is None else None
-        readiness = Readiness(db, embedders.default, blob_folder)
+        readiness = Readiness(db, embedders.default, blob_folder, indexes)
         stack.push_async_callback(readiness.close)
         context = api.ApiContext(
             db, embedders, sources, searcher, settings, broadcaster, vault, sender, connectors, readiness
@@ -219,66 +218,9 @@ async def gristmill(
             context,
             broadcaster,
             connectors,
+            indexes,
             worker,
         )
-
-
-def _disk_access(settings: Settings) -> DiskAccess:
-    """What requests with a key may read of the disk. Our own folders are protected from everyone: they hold the secrets and
-    documents of all organisations."""
-    own_folders = [settings.data_dir, settings.cache_dir]
-    if settings.blob_url is not None and settings.blob_url.startswith("file://"):
-        own_folders.append(Path(unquote(urlsplit(settings.blob_url).path)))
-    return DiskAccess(tuple(settings.allowed_paths), (*SYSTEM_FOLDERS, *own_folders))
-
-
-def _connector_limits(settings: Settings) -> ConnectorLimits:
-    return ConnectorLimits(
-        allow_private=settings.allow_private_addresses, attachment_limit=settings.max_attachment_mb * 2**20
-    )
-
-
-def _create_analyst(settings: Settings, readers: ReaderPool) -> ImageDescriber:
-    """Images are described by a vision model if one is configured, else read by OCR."""
-    if settings.vision_url is None:
-        return OcrDescriber(readers, ReadLimits())
-    key = settings.vision_api_key
-    return VisionDescriber(
-        VisionConfig(
-            settings.vision_url,
-            settings.vision_model or "",
-            key.get_secret_value() if key is not None else None,
-        )
-    )
-
-
-def _create_processor(processor_settings: ProcessorSettings) -> Processor:
-    key = processor_settings.api_key.get_secret_value() if processor_settings.api_key is not None else None
-    config = ProcessorConfig(processor_settings.url, key, processor_settings.timeout)
-    return DoclingServe(config) if processor_settings.kind == "docling" else MinerU(config)
-
-
-def _create_reranker(settings: Settings) -> HttpReranker | None:
-    if settings.reranker_url is None:
-        return None
-    key = settings.reranker_api_key
-    return HttpReranker(
-        settings.reranker_url, settings.reranker_model, key.get_secret_value() if key is not None else None
-    )
-
-
-def _create_indexes(settings: Settings) -> Indexes:
-    if settings.index_url is None:
-        return Indexes()
-    urls = [url.strip() for url in settings.index_url.get_secret_value().split(",") if url.strip()]
-    return Indexes(
-        OpenSearch(
-            urls,
-            prefix=settings.index_prefix,
-            shards=settings.index_shards,
-            replicas=settings.index_replicas,
-        )
-    )
 
 
 async def _start_database(settings: Settings, stack: AsyncExitStack) -> str:
@@ -360,9 +302,9 @@ async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.T
     stack.push_async_callback(stop)
     webhook_task = asyncio.create_task(webhook_pump.run(), name="webhook pump")
     stack.push_async_callback(_stop_task, webhook_task)
-    compaction_task = asyncio.create_task(_keep_compacting(db), name="compaction")
+    compaction_task = asyncio.create_task(compaction.keep_compacting(db), name="compaction")
     stack.push_async_callback(_stop_task, compaction_task)
-    index_task = asyncio.create_task(_keep_updating_indexes(db), name="index updates")
+    index_task = asyncio.create_task(update_index.keep_queueing(db), name="index updates")
     stack.push_async_callback(_stop_task, index_task)
     embedder_task = asyncio.create_task(load_embedder(parts.embedders), name="embedder warm-up")
     stack.push_async_callback(_stop_task, embedder_task)
@@ -392,6 +334,7 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> di
         queue_limits,
         parts.settings.sync_slots,
     )
+    updater = update_index.IndexUpdater(db, parts.indexes)
     reconciler = Reconciler(db, sources.blobs, parts.settings.event_retention)
     return {
         IndexDocument.kind: Handler(pipeline.index, pipeline.record_failure),
@@ -407,39 +350,9 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> di
         CancelConversion.kind: Handler(converter.cancel),
         AnalyseAssets.kind: Handler(analyser.analyse, analyser.record_failure),
         CompactBase.kind: Handler(compaction.Compactor(db).compact),
-        UpdateIndex.kind: Handler(IndexUpdater(db, parts.indexes).update),
+        UpdateIndex.kind: Handler(updater.update),
+        SweepIndex.kind: Handler(updater.sweep),
     }
-
-
-async def _keep_compacting(db: Database) -> None:
-    """Queue compactions. Bases that a failed check missed are found by the next one, in any worker."""
-    outage, failures = Outage(log, "the database"), Outage(log, "the queueing of compactions")
-    scheduler = compaction.CompactionScheduler(db)
-    while True:
-        try:
-            await scheduler.queue_due()
-            outage.clear()
-            failures.clear()
-        except GristmillError as error:
-            await outage.wait(error.message)
-        except Exception as error:  # a bug must not end the loop: segments would never be merged again
-            await failures.wait_unexpected(error)
-        await clock.pause(_COMPACTION_INTERVAL)
-
-
-async def _keep_updating_indexes(db: Database) -> None:
-    """Queue what search engines have to learn. What a failed check missed is found by the next one, in any worker."""
-    outage, failures = Outage(log, "the database"), Outage(log, "the queueing of index updates")
-    while True:
-        try:
-            await queue_updates(db)
-            outage.clear()
-            failures.clear()
-        except GristmillError as error:
-            await outage.wait(error.message)
-        except Exception as error:  # a bug must not end the loop: deleted chunks would stay in the engine
-            await failures.wait_unexpected(error)
-        await clock.pause(_INDEX_UPDATE_INTERVAL)
 
 
 async def load_embedder(embedders: Embedders) -> None:

@@ -11,6 +11,7 @@
     analyse_assets    item, version     base     5           item and version          bulk
     tidy_base         base              base     5           base                      bulk
     update_index      base              base     unlimited   base                      normal
+    sweep_index       base              base     5           base                      bulk
     deliver_events    webhook           its own  unlimited   webhook                   normal, in a pool of its own
     sync_connector    connector         its own  9           connector                 normal; interactive when a user starts it
     sync_access       connector         its own  5           connector                 normal
@@ -194,7 +195,7 @@ class CompactBase(Work):
 
 @dataclass(frozen=True)
 class UpdateIndex(Work):
-    """Tell the search engine what has changed in a base: removed chunks, new labels, chunks of live versions."""
+    """Bring the search engine up to date with a base: removed chunks, new labels, chunks of live versions."""
 
     kind = "update_index"
     attempts = UNLIMITED_ATTEMPTS
@@ -204,6 +205,20 @@ class UpdateIndex(Work):
     def key(self) -> str:
         """One job per base."""
         return f"knowledge:{self.base_id}:index"
+
+
+@dataclass(frozen=True)
+class SweepIndex(Work):
+    """Compare what a search engine has of a base with the tables, and put it right."""
+
+    kind = "sweep_index"
+    priority = Priority.BULK
+
+    base_id: BaseId
+
+    def key(self) -> str:
+        """One job per base."""
+        return f"knowledge:{self.base_id}:sweep"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from gristmill.cli.open_gristmill import open_gristmill
 from gristmill.errors import GristmillError
 from gristmill.integrity.invariants import find_violations
 from gristmill.integrity.readiness import MIN_FREE_BYTES
+from gristmill.search.index import tasks
 from gristmill.settings import Settings
 
 
@@ -37,6 +38,8 @@ async def run_checks(current: Settings) -> AsyncGenerator[CheckResult]:
         async with open_gristmill(current, work=False) as mill:
             yield await _check_database(mill)
             yield await _check_embedder(mill)
+            if (index_check := await _check_index(mill)) is not None:
+                yield index_check
             yield await _check_invariants(mill)
     except GristmillError as error:
         yield CheckResult("database", False, f"{error.message} ({error.code})")
@@ -72,6 +75,19 @@ async def _check_embedder(mill: app.Gristmill) -> CheckResult:
     except GristmillError as error:
         return CheckResult("embedder", False, f"{embedder.name}: {error.message} ({error.code})")
     return CheckResult("embedder", True, f"{embedder.name}, {embedder.dimensions} dimensions")
+
+
+async def _check_index(mill: app.Gristmill) -> CheckResult | None:
+    """The search engine of the settings, if there is one."""
+    health = await mill.indexes.health()
+    if health is None:
+        return None
+    async with mill.db.connection() as tx:
+        counts = await tasks.counts(tx)
+    waiting = sum(count.tasks for count in counts)
+    oldest = max((count.age for count in counts), default=0.0)
+    queue = f", {waiting:,} changes wait, the oldest for {oldest:.0f} s" if waiting else ""
+    return CheckResult("index", health.status != "down", f"OpenSearch, {health.detail}{queue}")
 
 
 async def _check_invariants(mill: app.Gristmill) -> CheckResult:

@@ -1,4 +1,4 @@
-"""Tell the search engine what has changed in a base: the job `update_index`, and the tasks that lead to it.
+"""Bring the search engine up to date with a base: the jobs `update_index` and `sweep_index`.
 
     remove     numbers of deleted chunks        → removed there, then forgotten
     put        chunks of a live version         → read from the table, lexed, put; such as the description of an image
@@ -6,15 +6,22 @@
 
 A task is deleted in a fenced transaction after the engine has acknowledged it. Killed before that, it is done again, which
 changes nothing. Until then a search finds what is missing in the engine by SQL (`search/engine_search.py`).
+
+The sweep compares all numbers that the engine has with the table. A chunk's row is committed before its point is put, so a
+point without a row is an orphan: of a worker that was slow to notice that its document was deleted. It is removed and counted.
+A live chunk without a point, such as after the loss of an index, is put.
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from datetime import timedelta
 
-from gristmill import catalog, faults, jobs
+from gristmill import catalog, clock, faults, jobs
 from gristmill.catalog import Base, BaseId, ItemId
 from gristmill.db import Database
+from gristmill.db.outage import Outage
+from gristmill.errors import GristmillError
 from gristmill.ingest.embed import Vector
 from gristmill.jobs import Activity, Done, Job, NewJob, Outcome, Snooze
 from gristmill.search import segment
@@ -24,9 +31,13 @@ from gristmill.search.index.pending_put import LexedChunks, PendingPut
 from gristmill.search.index.port import Index, IndexUnavailable, Labels, Point
 from gristmill.search.index.tasks import PutTask
 from gristmill.search.segment import ChunkText
-from gristmill.work import UpdateIndex
+from gristmill.telemetry import index_metrics
+from gristmill.work import SweepIndex, UpdateIndex
+
+log = logging.getLogger(__name__)
 
 ENGINE_RETRY_DELAY = timedelta(seconds=10)
+_CHECK_INTERVAL = timedelta(seconds=1)
 _NUMBERS = 1_000  # chunks that one request removes
 _TASKS = 100
 
@@ -39,6 +50,21 @@ async def queue_updates(db: Database) -> int:
             tx, *(NewJob(UpdateIndex(base_id), lane=str(base_id)) for base_id in sorted(bases))
         )
     return sum(job.created for job in queued)
+
+
+async def keep_queueing(db: Database) -> None:
+    """Queue jobs until cancelled. What a failed check missed is found by the next one, in any worker."""
+    outage, failures = Outage(log, "the database"), Outage(log, "the queueing of index updates")
+    while True:
+        try:
+            await queue_updates(db)
+            outage.clear()
+            failures.clear()
+        except GristmillError as error:
+            await outage.wait(error.message)
+        except Exception as error:  # a bug must not end the loop: deleted chunks would stay in the engine
+            await failures.wait_unexpected(error)
+        await clock.pause(_CHECK_INTERVAL)
 
 
 class IndexUpdater:
@@ -102,6 +128,44 @@ class IndexUpdater:
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
             await tasks.close(tx, ids)
+
+    # ── the sweep ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def sweep(self, job: Job) -> Outcome:
+        """Compare what the engine has of a base with the table; a base that is gone is dropped again."""
+        base_id = SweepIndex.of(job).base_id
+        async with self._db.connection() as tx:
+            base = await catalog.find_base_in_any_state(tx, base_id)
+        try:
+            with job.during(Activity.AWAY):
+                if base is None:
+                    await self._indexes.drop(base_id)
+                elif base.is_in_engine:
+                    await self._sweep_base(job, base_id, await self._indexes.of(base))
+        except IndexUnavailable as error:
+            return Snooze(ENGINE_RETRY_DELAY, error)
+        return Done()
+
+    async def _sweep_base(self, job: Job, base_id: BaseId, index: Index) -> None:
+        async with self._db.connection() as tx:
+            end = await tasks.last_number(tx, base_id)
+        after, is_last = 0, False
+        while not is_last:
+            page = [no for no, _, _ in await index.scan(base_id, after)]
+            is_last = not page
+            until = max(end, after) if is_last else min(page[-1], end)
+            async with self._db.transaction() as tx:
+                await jobs.fence(tx, job)
+                existing = await tasks.existing_numbers(tx, base_id, page)
+                missing = await tasks.open_missing_puts(tx, base_id, page, after=after, until=until)
+            if missing:
+                log.error("the search engine had lost chunks", extra={"base": base_id, "versions": missing})
+                index_metrics.count_missing(missing)
+            if orphans := [no for no in page if no not in existing]:
+                await index.remove(base_id, orphans)
+                log.warning("removed orphans from the search engine", extra={"points": len(orphans)})
+                index_metrics.count_orphans(len(orphans))
+            after = page[-1] if page else after
 
 
 async def remove_deleted(db: Database, job: Job, base: Base, index: Index) -> None:

@@ -5,6 +5,7 @@
     schema       yes        it is the version of this release
     workers      no         a process runs jobs
     embedder     no         the default embedder embedded a short text within the last minute
+    index        no         the search engine of the settings responds; skipped without one
     disk         no         a gibibyte is free for uploads; skipped when they are stored elsewhere
 
 Without a required check no request can be served; without the others some work waits, and reads are served. Checks change
@@ -23,9 +24,11 @@ from gristmill.db.migrate import list_migrations
 from gristmill.embedding import Embedder
 from gristmill.errors import GristmillError
 from gristmill.integrity import store
+from gristmill.search.index.engines import NO_ENGINE, Indexes
 
 MIN_FREE_BYTES = 1 << 30
 _EMBEDDER_TIMEOUT = 1.0  # seconds that a check waits for the embedder
+_INDEX_TIMEOUT = 1.0  # seconds that a check waits for the search engine
 _RECHECK_AFTER_SUCCESS = 60.0  # seconds: a probe may cost money
 _RECHECK_AFTER_FAILURE = 5.0  # seconds: a failure may have passed
 
@@ -43,15 +46,22 @@ class ReadinessCheck:
 class Readiness:
     """Checks what a process depends on; cheap enough to run for every probe."""
 
-    def __init__(self, db: Database, embedder: Embedder, folder: Path | None) -> None:
-        self._db, self._embedder, self._folder = db, embedder, folder
+    def __init__(
+        self, db: Database, embedder: Embedder, folder: Path | None, indexes: Indexes = NO_ENGINE
+    ) -> None:
+        self._db, self._embedder, self._folder, self._indexes = db, embedder, folder, indexes
         self._schema = list_migrations()[-1].number
         self._probe_task: asyncio.Task[ReadinessCheck] | None = None
         self._next_probe_at = 0.0
 
     async def run_checks(self) -> list[ReadinessCheck]:
         """All checks; without a database those that need it are left out."""
-        return [*await self._check_database(), await self._check_embedder(), *self._check_disk()]
+        return [
+            *await self._check_database(),
+            await self._check_embedder(),
+            *await self._check_index(),
+            *self._check_disk(),
+        ]
 
     async def close(self) -> None:
         """Stop the probe of the embedder."""
@@ -95,6 +105,19 @@ class Readiness:
             )
         self._next_probe_at = monotonic() + _RECHECK_AFTER_SUCCESS
         return ReadinessCheck("embedder", True)
+
+    async def _check_index(self) -> list[ReadinessCheck]:
+        try:
+            health = await asyncio.wait_for(self._indexes.health(), _INDEX_TIMEOUT)
+        except TimeoutError:
+            return [ReadinessCheck("index", False, "The search engine is slow to respond.")]
+        if health is None:
+            return []
+        is_down = health.status == "down"
+        why = (
+            "The search engine can't be reached, or lacks data. Searches in its bases fail until it is back."
+        )
+        return [ReadinessCheck("index", not is_down, why if is_down else None)]
 
     def _check_disk(self) -> list[ReadinessCheck]:
         if self._folder is None:

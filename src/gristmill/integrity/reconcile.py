@@ -20,7 +20,7 @@ records in the event `Reconciled` what it did.
 
 It also collects garbage, which is no damage: conversions that no job checks, blobs that nothing has used for half an hour,
 events past their retention, and in thorough passes contents that nothing has used for an hour. A pass is thorough when none
-was for an hour, or when someone asks for it.
+was for an hour, or when someone asks for it. It also queues `sweep_index` for each base in a search engine.
 
 Killed anywhere: each repair is committed or not, and the next pass finds the rest.
 """
@@ -29,6 +29,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 from gristmill import catalog, contents, events, faults, jobs
 from gristmill.catalog import Base, BaseId, ItemId
@@ -44,8 +45,9 @@ from gristmill.operations.cancel import cancel_conversions
 from gristmill.operations.next_job import enqueue_next_jobs
 from gristmill.operations.queue import find_stuck_items
 from gristmill.search import publish, removal
+from gristmill.search.index import tasks
 from gristmill.sources.blobs import BlobStore
-from gristmill.work import AnalyseAssets, DeleteBase, DeleteSubtree, Reconcile
+from gristmill.work import AnalyseAssets, DeleteBase, DeleteSubtree, Reconcile, SweepIndex
 
 log = logging.getLogger(__name__)
 
@@ -122,6 +124,7 @@ class Reconciler:
         await self._repair_connectors(repairs)
         await self._collect_garbage(repairs, thorough)
         if thorough:
+            await self._queue_sweeps()
             await self._correct_counts()
         damage = {name: repairs[name] for name in DAMAGE if repairs[name]}
         if damage:
@@ -180,6 +183,19 @@ class Reconciler:
             corrected = await jobs.correct_counts(tx)
         if corrected:
             log.error("the reconciler corrected counts of jobs", extra={"counts": corrected})
+
+    async def _queue_sweeps(self) -> None:
+        """Queue the comparison of every base in a search engine with its tables, and drop bases that are gone once more."""
+        after: UUID | None = UUID(int=0)
+        while after is not None:
+            async with self._db.transaction() as tx:
+                bases = await tasks.bases_in_engine(tx, after, BATCH_SIZE)
+                await jobs.enqueue(tx, *(NewJob(SweepIndex(base), lane=str(base)) for base in bases))
+            after = bases[-1] if len(bases) == BATCH_SIZE else None
+        async with self._db.transaction() as tx:
+            gone = await tasks.drops(tx)
+            await tasks.close(tx, [drop.id for drop in gone if drop.is_old])
+            await jobs.enqueue(tx, *(NewJob(SweepIndex(drop.base_id), lane=LANE) for drop in gone))
 
     async def _collect_garbage(self, repairs: Counter[str], thorough: bool) -> None:
         async with self._db.connection() as tx:

@@ -11,6 +11,7 @@ all of them still exist: a search sees either the old or the new ones. If the jo
 
 import asyncio
 import itertools
+import logging
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 from uuid import UUID
@@ -18,9 +19,11 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill import catalog, faults, jobs
+from gristmill import catalog, clock, faults, jobs
 from gristmill.catalog import BaseId
 from gristmill.db import Database, Tx
+from gristmill.db.outage import Outage
+from gristmill.errors import GristmillError
 from gristmill.jobs import Done, Job, NewJob, Outcome
 from gristmill.search import compaction_store, inverted_index, segment, store
 from gristmill.search.inverted_index import InvertedIndex
@@ -30,11 +33,15 @@ from gristmill.search.store import SegmentRow
 from gristmill.telemetry import memory
 from gristmill.work import CompactBase
 
+log = logging.getLogger(__name__)
+
 MIN_SMALL_SEGMENTS = 16  # fewer are not worth a merge
 SMALL_SEGMENT_CHUNKS = MAX_CHUNKS // 2
 MIN_DELETED_CHUNKS = 1000
 MAX_DELETED_AGE = timedelta(hours=1)
 BASES_PER_CHECK = 250
+# How often bases are checked for segments to merge: searches slow down a little with the number of segments.
+_CHECK_INTERVAL = timedelta(seconds=3)
 _LEX_BATCH = 5000
 _BEFORE_ALL = UUID(int=0)
 
@@ -83,6 +90,22 @@ async def _queue_compactions(tx: Tx, candidates: Collection[UUID]) -> int:
         tx, *(NewJob(CompactBase(BaseId(base)), lane=str(base)) for base in sorted(base_ids))
     )
     return sum(job.created for job in queued)
+
+
+async def keep_compacting(db: Database) -> None:
+    """Queue compactions until cancelled. Bases that a failed check missed are found by the next one, in any worker."""
+    outage, failures = Outage(log, "the database"), Outage(log, "the queueing of compactions")
+    scheduler = CompactionScheduler(db)
+    while True:
+        try:
+            await scheduler.queue_due()
+            outage.clear()
+            failures.clear()
+        except GristmillError as error:
+            await outage.wait(error.message)
+        except Exception as error:  # a bug must not end the loop: segments would never be merged again
+            await failures.wait_unexpected(error)
+        await clock.pause(_CHECK_INTERVAL)
 
 
 class Compactor:

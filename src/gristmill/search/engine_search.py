@@ -86,13 +86,13 @@ class EngineSearch:
         candidates: dict[int, Candidate] = {}
         wanted, known = max(limit, _FIRST_LIMIT), set[int]()
         while True:
-            [found] = await index.ask(base.id, [VectorLeg(vector)], point_filter, wanted)
+            [hits] = await index.ask(base.id, [VectorLeg(vector)], point_filter, wanted)
             async with store.read_transaction(self._db) as tx:
-                new = [hit.no for hit in found if hit.no not in known]
+                new = [hit.no for hit in hits if hit.no not in known]
                 rows = await store.similarities(tx, base.id, scope, vector, new)
             candidates |= {row.no: Candidate(row.id, row.no, row.score) for row in rows}
             known |= {*new}
-            if len(candidates) >= limit or len(found) < wanted or wanted >= MAX_LIMIT:
+            if len(candidates) >= limit or len(hits) < wanted or wanted >= MAX_LIMIT:
                 break
             wanted = min(MAX_LIMIT, _GROWTH * wanted)
         async with store.read_transaction(self._db) as tx:
@@ -125,10 +125,10 @@ class EngineSearch:
         gated: dict[int, GatedChunk] = {}
         wanted = max(limit, _FIRST_LIMIT)
         while True:
-            [found] = await index.ask(base.id, [leg], point_filter, wanted)
-            gated |= await self._gate(base, scope, parsed, [hit for hit in found if hit.no not in scores])
-            scores |= {hit.no: hit.score for hit in found}
-            if len(gated) >= limit or len(found) < wanted or wanted >= MAX_LIMIT:
+            [hits] = await index.ask(base.id, [leg], point_filter, wanted)
+            gated |= await self._gate(base, scope, parsed, [hit for hit in hits if hit.no not in scores])
+            scores |= {hit.no: hit.score for hit in hits}
+            if len(gated) >= limit or len(hits) < wanted or wanted >= MAX_LIMIT:
                 break
             wanted = min(MAX_LIMIT, _GROWTH * wanted)
         best = sorted(gated.values(), key=lambda chunk: (-scores[chunk.no], chunk.no))[
@@ -147,11 +147,11 @@ class EngineSearch:
         return replace(answer, leg=leg, candidates=ranked)
 
     async def _gate(
-        self, base: Base, scope: Scope, parsed: ParsedQuery, found: Sequence[Found]
+        self, base: Base, scope: Scope, parsed: ParsedQuery, hits: Sequence[Found]
     ) -> dict[int, GatedChunk]:
         """The visible ones of these chunks that have the query's phrases."""
         async with store.read_transaction(self._db) as tx:
-            gated = await tasks.gate(tx, base.id, scope, [hit.no for hit in found])
+            gated = await tasks.gate(tx, base.id, scope, [hit.no for hit in hits])
             if parsed.phrases or parsed.excluded_phrases:
                 ids = {no: chunk.id for no, chunk in gated.items()}
                 matching = await keyword_search.matching_phrases(tx, base.id, parsed, ids)

@@ -127,6 +127,22 @@ select c.no, c.item_id, i.title, c.headings, c.text
 -- Those of the numbers that are chunks of a base.
 select no from chunk where base_id = %(base)s and no = any (%(nos)s::bigint[]);
 
+-- name: last_number
+-- The highest number of a chunk of a base.
+select max(no) from chunk where base_id = %(base)s;
+
+-- name: open_missing_puts
+-- Note that the engine has to get those live chunks in a range of numbers that it does not have, unless that is noted already.
+insert into index_task (base_id, kind, item_id, version, first_no, last_no)
+select c.base_id, 'put', c.item_id, c.version, min(c.no), max(c.no)
+  from chunk c join item i on i.id = c.item_id and i.live_version = c.version and i.status <> 'deleting'
+   and i.updated_at < clock_now() - interval '1 minute' -- not one that was published since the engine was read
+ where c.base_id = %(base)s and c.no > %(after)s and c.no <= %(until)s and c.no <> all (%(nos)s::bigint[])
+   and not exists (select from index_task t where t.item_id = c.item_id and t.kind = 'put' and t.version = c.version
+                      and c.no between t.first_no and t.last_no)
+ group by c.base_id, c.item_id, c.version
+returning last_no;
+
 -- name: queue_drop
 -- Note that a base is gone, and forget its other tasks.
 with gone as (delete from index_task where base_id = %(base)s and kind <> 'drop')

@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 
-from gristmill.catalog import Base
+from gristmill.catalog import Base, BaseId
 from gristmill.search.index.port import Engine, Health, Index, IndexUnavailable, Space
 
 
@@ -26,6 +26,11 @@ class Indexes:
             if space not in self._prepared:
                 self._prepared[space] = await self.engine.prepare(space)
         return self._prepared[space]
+
+    async def drop(self, base_id: BaseId) -> None:
+        """Remove all points of a base that is gone."""
+        if self.engine is not None:
+            await self.engine.drop(base_id)
 
     async def health(self) -> Health | None:
         """The health of the engine; None if there is none."""

@@ -49,7 +49,7 @@ class OpenSearch:
     def __init__(
         self, urls: Sequence[str], *, prefix: str = "gristmill", shards: int = 3, replicas: int = 1
     ) -> None:
-        self._connection = Connection([url.rstrip("/") for url in urls])
+        self._connection = Connection([url.strip().rstrip("/") for url in urls])
         self._prefix, self._shards, self._replicas = prefix, shards, replicas
 
     async def prepare(self, space: Space) -> "OpenSearchIndex":

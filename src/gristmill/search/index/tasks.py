@@ -80,7 +80,7 @@ async def puts_of_version(tx: Tx, item_id: ItemId, version: int) -> list[PutTask
     return await queries.many(tx, PutTask, "puts_of_version", item=item_id, version=version)
 
 
-async def unindexed(tx: Tx, versions: Sequence[tuple[ItemId, int]]) -> set[ItemId]:
+async def unindexed_items(tx: Tx, versions: Sequence[tuple[ItemId, int]]) -> set[ItemId]:
     """The items of those versions of which the engine may lack chunks."""
     return set(
         await queries.values(
@@ -188,6 +188,52 @@ async def live_puts(tx: Tx, base_id: BaseId, limit: int) -> list[PutTask]:
 async def existing_numbers(tx: Tx, base_id: BaseId, nos: Sequence[int]) -> set[int]:
     """Those of the numbers that are chunks of the base."""
     return set(await queries.values(tx, "existing_numbers", base=base_id, nos=list(nos)))
+
+
+async def last_number(tx: Tx, base_id: BaseId) -> int:
+    """The highest number of a chunk of a base; 0 if it has none."""
+    return (await queries.values(tx, "last_number", base=base_id))[0] or 0
+
+
+async def open_missing_puts(tx: Tx, base_id: BaseId, nos: Sequence[int], *, after: int, until: int) -> int:
+    """Note that the engine has to get the live chunks after one number and until another that are not in `nos`; of how many
+    versions."""
+    return len(
+        await queries.values(tx, "open_missing_puts", base=base_id, nos=list(nos), after=after, until=until)
+    )
+
+
+async def bases_in_engine(tx: Tx, after: UUID, limit: int) -> list[BaseId]:
+    """Bases in a search engine, in the order of their ids."""
+    return await queries.values(tx, "bases_in_engine", after=after, limit=limit)
+
+
+@dataclass(frozen=True)
+class DropTask:
+    """A base that is gone; `is_old` once no worker can still know of it."""
+
+    id: int
+    base_id: BaseId
+    is_old: bool
+
+
+async def drops(tx: Tx) -> list[DropTask]:
+    """Bases that are gone."""
+    return await queries.many(tx, DropTask, "drops")
+
+
+@dataclass(frozen=True)
+class TaskCount:
+    """How many tasks of a kind are open, and the age of the oldest in seconds."""
+
+    kind: str
+    tasks: int
+    age: float
+
+
+async def counts(tx: Tx) -> list[TaskCount]:
+    """The open tasks by kind."""
+    return await queries.many(tx, TaskCount, "task_counts")
 
 
 async def queue_drop(tx: Tx, base_id: BaseId) -> None:

@@ -1,7 +1,7 @@
 """`/metrics` in the Prometheus text format. Only the operator may read it: it counts the work of all organisations.
 
     counted in each process                requests, searches, streams, pipeline stages, batches, waits
-    read from the database at each scrape  jobs by lane, event lag, webhooks behind, event streams
+    read from the database at each scrape  jobs by lane, event lag, webhooks behind, event streams, index tasks
     read at most every five minutes        invariant violations (`telemetry/server_metrics.py`)
 
 What several processes of one `gristmill serve` counted is shown together, with the label `process`. Lanes of the local organisation have their own label; the lanes of all other organisations share the label `other`.
@@ -15,6 +15,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, gen
 from gristmill import events, jobs
 from gristmill.identity import LOCAL_ORG
 from gristmill.integrity import invariants
+from gristmill.search.index import tasks as index_tasks
 from gristmill.server.api.context import CurrentContext
 from gristmill.server.api.router import ApiRouter
 from gristmill.telemetry import pipeline_metrics, shared_metrics
@@ -43,7 +44,22 @@ async def metrics(context: CurrentContext) -> Response:
         ["promise"],
         registry=live_registry,
     )
+    tasks_gauge = Gauge(
+        "gristmill_index_tasks",
+        "Changes that the search engine has yet to learn.",
+        ["kind"],
+        registry=live_registry,
+    )
+    index_lag_gauge = Gauge(
+        "gristmill_index_lag_seconds",
+        "Age of the oldest change that the search engine has yet to learn.",
+        registry=live_registry,
+    )
     async with context.db.connection() as tx:
+        counts = await index_tasks.counts(tx)
+        for count in counts:
+            tasks_gauge.labels(count.kind).set(count.tasks)
+        index_lag_gauge.set(max((count.age for count in counts), default=0.0))
         for row in await jobs.counts_by_lane(tx, LOCAL_ORG):
             jobs_gauge.labels(row.lane, row.kind, row.state).inc(row.count)
         backlog = await events.backlog(tx)

@@ -1,0 +1,77 @@
+"""Builds the services that settings describe: what the disk and connectors may do, models, processors, the search engine."""
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from gristmill.connectors.registry import ConnectorLimits
+from gristmill.ingest import ReaderPool
+from gristmill.ingest.image_describers import ImageDescriber, OcrDescriber, VisionConfig, VisionDescriber
+from gristmill.ingest.processors import DoclingServe, MinerU, Processor, ProcessorConfig
+from gristmill.readers import ReadLimits
+from gristmill.search import HttpReranker
+from gristmill.search.index.engines import Indexes
+from gristmill.search.index.opensearch import OpenSearch
+from gristmill.settings import ProcessorSettings, Settings
+from gristmill.sources.disk import SYSTEM_FOLDERS, DiskAccess
+
+
+def disk_access(settings: Settings) -> DiskAccess:
+    """What requests with a key may read of the disk. Our own folders are protected from everyone: they hold the secrets and
+    documents of all organisations."""
+    own_folders = [settings.data_dir, settings.cache_dir]
+    if settings.blob_url is not None and settings.blob_url.startswith("file://"):
+        own_folders.append(Path(unquote(urlsplit(settings.blob_url).path)))
+    return DiskAccess(tuple(settings.allowed_paths), (*SYSTEM_FOLDERS, *own_folders))
+
+
+def connector_limits(settings: Settings) -> ConnectorLimits:
+    """What connectors may do."""
+    return ConnectorLimits(
+        allow_private=settings.allow_private_addresses, attachment_limit=settings.max_attachment_mb * 2**20
+    )
+
+
+def create_analyst(settings: Settings, readers: ReaderPool) -> ImageDescriber:
+    """Images are described by a vision model if one is configured, else read by OCR."""
+    if settings.vision_url is None:
+        return OcrDescriber(readers, ReadLimits())
+    key = settings.vision_api_key
+    return VisionDescriber(
+        VisionConfig(
+            settings.vision_url,
+            settings.vision_model or "",
+            key.get_secret_value() if key is not None else None,
+        )
+    )
+
+
+def create_processor(processor_settings: ProcessorSettings) -> Processor:
+    """A file processor."""
+    key = processor_settings.api_key.get_secret_value() if processor_settings.api_key is not None else None
+    config = ProcessorConfig(processor_settings.url, key, processor_settings.timeout)
+    return DoclingServe(config) if processor_settings.kind == "docling" else MinerU(config)
+
+
+def create_reranker(settings: Settings) -> HttpReranker | None:
+    """The reranker of the settings, if there is one."""
+    if settings.reranker_url is None:
+        return None
+    key = settings.reranker_api_key
+    return HttpReranker(
+        settings.reranker_url, settings.reranker_model, key.get_secret_value() if key is not None else None
+    )
+
+
+def create_indexes(settings: Settings) -> Indexes:
+    """The search engine of the settings, if there is one."""
+    if settings.index_url is None:
+        return Indexes()
+    urls = settings.index_url.get_secret_value().split(",")
+    return Indexes(
+        OpenSearch(
+            urls,
+            prefix=settings.index_prefix,
+            shards=settings.index_shards,
+            replicas=settings.index_replicas,
+        )
+    )
