@@ -22,12 +22,14 @@ from gristmill.faults import FaultInjected
 from gristmill.ingest import Converter, Expander, ImageAnalyser, Pipeline, ReaderPool, Reindexer, Remover
 from gristmill.ingest.image_describers import ImageDescriber
 from gristmill.ingest.processors import Processor
+from gristmill.ingest.update_index import IndexUpdater
 from gristmill.integrity import invariants
 from gristmill.integrity.reconcile import DAMAGE, Reconciler
 from gristmill.jobs import Handler, Job, QueueLimits, retry, store
 from gristmill.jobs.retry import LOST_FACTOR
 from gristmill.operations import add, bases, reindex
 from gristmill.operations.source_factory import FolderSource, SourceFactory
+from gristmill.search.index.engines import NO_ENGINE, Indexes
 from gristmill.settings import Settings
 from gristmill.sources import FileSource, NoteSource
 from gristmill.sources.blobs import BlobStore
@@ -42,6 +44,8 @@ from gristmill.work import (
     PrepareRoot,
     Reconcile,
     ReindexSubtree,
+    SweepIndex,
+    UpdateIndex,
 )
 from tests.embedding.hashed import HashedEmbedder
 
@@ -67,16 +71,18 @@ class ManualWorker:
         pool: ReaderPool | None = None,
         analyst: ImageDescriber | None = None,
         processors: Mapping[str, Processor] | None = None,
+        indexes: Indexes = NO_ENGINE,
     ) -> "ManualWorker":
         """A worker with every handler of the app; without a reader pool, every file is read as text."""
         embedders = Embedders(settings, settings.cache_dir, {"hashed": embedder or HashedEmbedder()})
         originals = SourceFactory(BlobStore.open(None, settings.data_dir), 1 << 20, allow_private=True)
         pipeline, remover = (
-            Pipeline(db, embedders, originals, pool, None, analyst, processors),
-            Remover(db, originals.blobs),
+            Pipeline(db, embedders, originals, pool, None, analyst, processors, indexes=indexes),
+            Remover(db, originals.blobs, indexes),
         )
         expander, rebuilder = Expander(db, private=True), Reindexer(db)
         converter = Converter(db, originals, processors or {})
+        updater = IndexUpdater(db, indexes)
         handlers = {
             IndexDocument.kind: Handler(pipeline.index, pipeline.record_failure),
             PrepareRoot.kind: Handler(expander.prepare, expander.record_failure),
@@ -85,6 +91,8 @@ class ManualWorker:
             ReindexSubtree.kind: Handler(rebuilder.reindex),
             CheckFileProcessing.kind: Handler(converter.check, converter.record_failure),
             CancelConversion.kind: Handler(converter.cancel),
+            UpdateIndex.kind: Handler(updater.update),
+            SweepIndex.kind: Handler(updater.sweep),
             Reconcile.kind: Handler(Reconciler(db, originals.blobs, timedelta(days=30)).reconcile),
         }
         if analyst is not None:

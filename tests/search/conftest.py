@@ -1,3 +1,5 @@
 """The cluster for tests of the distributed index."""
 
-from tests.search.opensearch_cluster import opensearch as opensearch
+from tests.search.opensearch_cluster import opensearch, own_opensearch, shared_cluster
+
+__all__ = ["opensearch", "own_opensearch", "shared_cluster"]

@@ -70,6 +70,7 @@ class MemoryIndex:
         self._engine = engine
         self.points: dict[int, Point] = {}
         self.puts = 0
+        self.stale_points: dict[int, Point] = {}
 
     async def put(self, points: Sequence[Point]) -> None:
         self.puts += 1

@@ -1,8 +1,14 @@
 """A real OpenSearch cluster on loopback: one process per node, so that a test can kill one and start it again.
 
+The processes of one test run share a cluster: the first that needs it starts it, the last that ends stops it. It has one node;
+with OPENSEARCH_TESTS=all it has three, and the tests run that kill nodes, which takes minutes. A test that kills nodes has the
+cluster for itself.
+
 `python -m tests.search.opensearch_cluster` runs one until its standard input ends.
 """
 
+import fcntl
+import json
 import os
 import shutil
 import signal
@@ -15,8 +21,10 @@ from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
+import psutil
 import pytest
 
 from tests.search.opensearch_install import NotAvailable, install, java, unprivileged_user
@@ -45,7 +53,7 @@ class Node:
     folder: Path
     http_port: int
     transport_port: int
-    process: "subprocess.Popen[bytes] | None" = None
+    pid: int | None = None
 
     @property
     def url(self) -> str:
@@ -58,24 +66,27 @@ class Node:
         path = self.folder / "output.txt"
         return path.read_text(errors="replace")[-3_000:] if path.exists() else ""
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its process runs; it may be a child of another process of the test run."""
+        if self.pid is None:
+            return False
+        try:
+            return psutil.Process(self.pid).status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
     def kill(self) -> None:
         """kill -9, and see it gone."""
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait(30)
-        self.process = None
-
-    def stop(self) -> None:
-        """Ask it to stop, and see it gone."""
-        if self.process is None:
+        if self.pid is None:
             return
-        self.process.terminate()
-        try:
-            self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait(30)
-        self.process = None
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        while self.is_running:
+            time.sleep(0.01)
+        with suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+        self.pid = None
 
 
 @dataclass
@@ -101,7 +112,7 @@ class Cluster:
             for folder in (node.folder, config):
                 os.chown(folder, user, -1)
         with (node.folder / "output.txt").open("ab") as output:
-            node.process = subprocess.Popen(
+            process = subprocess.Popen(
                 [
                     str(java()),
                     *_JVM_OPTIONS,
@@ -119,6 +130,8 @@ class Cluster:
                 stderr=output,
                 user=user,
             )
+        node.pid = process.pid
+        process.returncode = 0  # it may outlive this process: `kill` waits for it
 
     def _settings(self, node: Node) -> str:
         return "\n".join(
@@ -140,11 +153,11 @@ class Cluster:
 
     def wait(self, *, nodes: int | None = None, status: str = "green") -> None:
         """Wait until so many nodes have joined (by default all that run) and the indices have this status or better."""
-        running = [node for node in self.nodes if node.process is not None]
+        running = [node for node in self.nodes if node.pid is not None]
         expected = len(running) if nodes is None else nodes
         for _ in range(_START_LOOKS):
             for node in running:
-                if node.process is None or node.process.poll() is not None:
+                if not node.is_running:
                     raise RuntimeError(f"{node.name} has ended: {node.log}")
             if all(self._is_ready(node, expected, status) for node in running):
                 return
@@ -160,11 +173,11 @@ class Cluster:
 
     def kill(self) -> None:
         """kill -9 all nodes at once: an orderly stop takes half a minute."""
-        running = [node for node in self.nodes if node.process is not None]
-        for node in running:
-            assert node.process is not None
-            node.process.send_signal(signal.SIGKILL)
-        for node in running:
+        for node in self.nodes:
+            if node.pid is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(node.pid, signal.SIGKILL)
+        for node in self.nodes:
             node.kill()
 
 
@@ -187,19 +200,24 @@ def _free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
-@contextmanager
-def run_cluster(nodes: int = 3) -> Generator[Cluster]:
-    """A cluster that is green; killed and removed at the end."""
-    home, ports = install(), _free_ports(2 * nodes)
-    folder = Path(tempfile.mkdtemp(prefix="gristmill-opensearch-"))
+def create_cluster(folder: Path, nodes: int) -> Cluster:
+    """A cluster whose nodes are not started yet."""
+    ports = _free_ports(2 * nodes)
     folder.chmod(0o755)  # nodes may run as another user
-    cluster = Cluster(
-        home,
+    return Cluster(
+        install(),
         [
             Node(f"node-{number}", folder / f"node-{number}", ports[2 * number], ports[2 * number + 1])
             for number in range(nodes)
         ],
     )
+
+
+@contextmanager
+def run_cluster(nodes: int = 3) -> Generator[Cluster]:
+    """A cluster that is green; killed and removed at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="gristmill-opensearch-"))
+    cluster = create_cluster(folder, nodes)
     try:
         for node in cluster.nodes:
             cluster.start(node)
@@ -211,15 +229,100 @@ def run_cluster(nodes: int = 3) -> Generator[Cluster]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+# ── one cluster for all processes of a test run ──────────────────────────────────────────────────────────
+
+ALL_TESTS = os.environ.get("OPENSEARCH_TESTS") == "all"
+takes_minutes = pytest.mark.skipif(not ALL_TESTS, reason="takes minutes: set OPENSEARCH_TESTS=all")
+
+
+@dataclass
+class SharedCluster:
+    """The folder that the processes of a run share: the cluster's description, its users, and the locks."""
+
+    folder: Path
+
+    @contextmanager
+    def locked(self, name: str, mode: int = fcntl.LOCK_EX) -> Generator[None]:
+        """Hold a lock during the block."""
+        with (self.folder / name).open("a") as file:
+            fcntl.flock(file, mode)
+            yield
+
+    def join(self) -> None:
+        """Start the cluster if no process has, and become one of its users."""
+        with self.locked("users.lock"):
+            if not self._description.exists():
+                cluster = create_cluster(self.folder, 3 if ALL_TESTS else 1)
+                for node in cluster.nodes:
+                    cluster.start(node)
+                cluster.wait()
+                self.save(cluster)
+            (self.folder / f"user-{os.getpid()}").touch()
+
+    def leave(self) -> None:
+        """Stop being a user; the last one stops the cluster."""
+        with self.locked("users.lock"):
+            (self.folder / f"user-{os.getpid()}").unlink()
+            others = [int(path.name.removeprefix("user-")) for path in self.folder.glob("user-*")]
+            if not any(map(psutil.pid_exists, others)):
+                self.load().kill()
+                shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def _description(self) -> Path:
+        return self.folder / "cluster.json"
+
+    def save(self, cluster: Cluster) -> None:
+        """Note which nodes there are."""
+        nodes = [
+            [node.name, str(node.folder), node.http_port, node.transport_port, node.pid]
+            for node in cluster.nodes
+        ]
+        self._description.write_text(json.dumps({"home": str(cluster.home), "nodes": nodes}))
+
+    def load(self) -> Cluster:
+        """The cluster as it was last noted."""
+        noted = json.loads(self._description.read_text())
+        nodes = [Node(name, Path(folder), *numbers) for name, folder, *numbers in noted["nodes"]]
+        return Cluster(Path(noted["home"]), nodes)
+
+
 @pytest.fixture(scope="session")
-def opensearch() -> Generator[Cluster]:
-    """Three nodes for all tests of a process; the tests are skipped where OpenSearch can't be had."""
+def shared_cluster() -> Generator[SharedCluster]:
+    """The run's cluster; the tests are skipped where OpenSearch can't be had."""
     try:
         install()
     except NotAvailable as reason:
         pytest.skip(str(reason))
-    with run_cluster() as cluster:
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid4().hex)
+    shared = SharedCluster(Path(tempfile.gettempdir()) / f"gristmill-opensearch-{run}")
+    shared.folder.mkdir(mode=0o755, exist_ok=True)
+    shared.join()
+    yield shared
+    shared.leave()
+
+
+@pytest.fixture
+def opensearch(shared_cluster: SharedCluster) -> Generator[Cluster]:
+    """The cluster, for a test that only uses it."""
+    with shared_cluster.locked("cluster.lock", fcntl.LOCK_SH):
+        cluster = shared_cluster.load()
         yield cluster
+        cluster.http.close()
+
+
+@pytest.fixture
+def own_opensearch(shared_cluster: SharedCluster) -> Generator[Cluster]:
+    """The cluster, for a test that kills nodes: no other test uses it at the same time."""
+    with shared_cluster.locked("cluster.lock"):
+        cluster = shared_cluster.load()
+        yield cluster
+        for node in cluster.nodes:
+            if not node.is_running:
+                cluster.start(node)
+        cluster.wait()
+        shared_cluster.save(cluster)
+        cluster.http.close()
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ async def publish(
 ) -> None:
     """Make these versions live and complete their jobs. The caller has locked the items and checked that these versions
     are still wanted. `earlier_events` are recorded before those of the completion, in one statement."""
-    if await tasks.unindexed_items(
+    if await tasks.find_unindexed(
         tx, [(completed.item_id, completed.version) for _, _, completed in finished]
     ):
         # Its put failed, or another worker has just begun it again: the next attempt goes on from the open tasks.

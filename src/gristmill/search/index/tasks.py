@@ -80,7 +80,7 @@ async def puts_of_version(tx: Tx, item_id: ItemId, version: int) -> list[PutTask
     return await queries.many(tx, PutTask, "puts_of_version", item=item_id, version=version)
 
 
-async def unindexed_items(tx: Tx, versions: Sequence[tuple[ItemId, int]]) -> set[ItemId]:
+async def find_unindexed(tx: Tx, versions: Sequence[tuple[ItemId, int]]) -> set[ItemId]:
     """The items of those versions of which the engine may lack chunks."""
     return set(
         await queries.values(
