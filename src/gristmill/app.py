@@ -38,6 +38,7 @@ from gristmill.ingest import (
     ReaderPool,
     Reindexer,
     Remover,
+    move_index,
     update_index,
 )
 from gristmill.ingest.image_describers import (
@@ -70,6 +71,7 @@ from gristmill.work import (
     DeleteSubtree,
     DeliverEvents,
     IndexDocument,
+    MoveIndex,
     PrepareRoot,
     Reconcile,
     ReindexSubtree,
@@ -352,6 +354,7 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> di
         CompactBase.kind: Handler(compaction.Compactor(db).compact),
         UpdateIndex.kind: Handler(updater.update),
         SweepIndex.kind: Handler(updater.sweep),
+        MoveIndex.kind: Handler(move_index.IndexMover(db, parts.indexes).move),
     }
 
 

@@ -12,6 +12,7 @@
     tidy_base         base              base     5           base                      bulk
     update_index      base              base     unlimited   base                      normal
     sweep_index       base              base     5           base                      bulk
+    move_index        base              base     unlimited   base                      normal
     deliver_events    webhook           its own  unlimited   webhook                   normal, in a pool of its own
     sync_connector    connector         its own  9           connector                 normal; interactive when a user starts it
     sync_access       connector         its own  5           connector                 normal
@@ -219,6 +220,21 @@ class SweepIndex(Work):
     def key(self) -> str:
         """One job per base."""
         return f"knowledge:{self.base_id}:sweep"
+
+
+@dataclass(frozen=True)
+class MoveIndex(Work):
+    """Fill another index of a base, then let it take over."""
+
+    kind = "move_index"
+    attempts = UNLIMITED_ATTEMPTS
+
+    base_id: BaseId
+    until: int  # the last chunk that was written before the move began
+
+    def key(self) -> str:
+        """One job per base."""
+        return f"knowledge:{self.base_id}:move"
 
 
 @dataclass(frozen=True)

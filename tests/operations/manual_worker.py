@@ -21,6 +21,7 @@ from gristmill.errors import GristmillError, LeaseLost, Permanent
 from gristmill.faults import FaultInjected
 from gristmill.ingest import Converter, Expander, ImageAnalyser, Pipeline, ReaderPool, Reindexer, Remover
 from gristmill.ingest.image_describers import ImageDescriber
+from gristmill.ingest.move_index import IndexMover
 from gristmill.ingest.processors import Processor
 from gristmill.ingest.update_index import IndexUpdater
 from gristmill.integrity import invariants
@@ -40,6 +41,7 @@ from gristmill.work import (
     DeleteBase,
     DeleteSubtree,
     IndexDocument,
+    MoveIndex,
     OnActive,
     PrepareRoot,
     Reconcile,
@@ -93,6 +95,7 @@ class ManualWorker:
             CancelConversion.kind: Handler(converter.cancel),
             UpdateIndex.kind: Handler(updater.update),
             SweepIndex.kind: Handler(updater.sweep),
+            MoveIndex.kind: Handler(IndexMover(db, indexes).move),
             Reconcile.kind: Handler(Reconciler(db, originals.blobs, timedelta(days=30)).reconcile),
         }
         if analyst is not None:

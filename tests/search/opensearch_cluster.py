@@ -256,6 +256,7 @@ class SharedCluster:
                 for node in cluster.nodes:
                     cluster.start(node)
                 cluster.wait()
+                cluster.http.close()
                 self.save(cluster)
             (self.folder / f"user-{os.getpid()}").touch()
 
@@ -265,7 +266,9 @@ class SharedCluster:
             (self.folder / f"user-{os.getpid()}").unlink()
             others = [int(path.name.removeprefix("user-")) for path in self.folder.glob("user-*")]
             if not any(map(psutil.pid_exists, others)):
-                self.load().kill()
+                cluster = self.load()
+                cluster.kill()
+                cluster.http.close()
                 shutil.rmtree(self.folder, ignore_errors=True)
 
     @property

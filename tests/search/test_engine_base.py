@@ -16,6 +16,7 @@ from gristmill.catalog import BaseId
 from gristmill.catalog.access import member
 from gristmill.ingest import remove
 from gristmill.operations import bases
+from gristmill.operations.move_index import move_index
 from gristmill.search import SearchRequest, Target
 from gristmill.settings import Settings
 from tests.api_calls import (
@@ -249,6 +250,45 @@ async def test_hits_are_explained(mill: app.Gristmill, http: httpx.AsyncClient) 
     assert sum(term["score"] for term in explanation["terms"]) == pytest.approx(
         explanation["textScore"], rel=0.02
     )
+
+
+async def wait_until_moved(http: httpx.AsyncClient, job: Any) -> None:
+    ended = await wait_for_job(http, str(job))
+    assert ended["state"] == "done", ended
+
+
+async def test_a_base_moves_into_the_engine_and_back_while_it_answers(
+    mill: app.Gristmill, http: httpx.AsyncClient, engine: MemoryEngine, embedder: CountingEmbedder
+) -> None:
+    """Nothing is embedded again; what is added, replaced and deleted meanwhile is there, or gone, as anywhere."""
+    base = await bases.create(mill.db, "moving", mill.embedders.default, {})
+    text = "\n\n".join(f"Stone {n} of the mill turns slowly over grain{n} of the year." for n in range(600))
+    _, gone = await add(http, str(base.id), note(text, "book"), note("a wheel that goes"))
+    before = await titles(http, str(base.id), "grain333", mode="text")
+    for to in ("opensearch", "embedded", "opensearch"):
+        embedded = embedder.embedded
+        engine.answers.clear()
+        job = await move_index(mill.db, base.id, to)
+        await http.delete(f"/api/knowledge-items/{gone}")
+        assert "a wheel that goes" not in await titles(http, str(base.id), "wheel")
+        assert await titles(http, str(base.id), "grain333", mode="text") == before
+        engine.answers.set()
+        [gone] = await add(http, str(base.id), note("a wheel that goes"))
+        await wait_until_moved(http, job)
+        assert embedder.embedded <= embedded + 1
+        assert await titles(http, str(base.id), "grain333", mode="text") == before
+        assert await titles(http, str(base.id), "wheel", mode="text") == ["a wheel that goes"]
+        await until_no_tasks(mill)
+        async with mill.db.connection() as tx:
+            row = await catalog.find_base(tx, base.id)
+            chunks = await (await tx.execute("select count(*) from chunk")).fetchone()
+            segments = await (await tx.execute("select coalesce(sum(chunks), 0) from segment")).fetchone()
+        assert row is not None
+        assert (row.index_kind, row.index_fill) == (to, None)
+        assert chunks is not None
+        assert len(engine.points(base.id)) == (chunks[0] if to == "opensearch" else 0)
+        assert (segments == (0,)) == (to == "opensearch")
+    await assert_healthy(http)
 
 
 async def test_why_an_item_is_not_found(mill: app.Gristmill, http: httpx.AsyncClient) -> None:

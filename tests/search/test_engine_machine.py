@@ -35,8 +35,8 @@ from tests.search.faulty_index import WRITE_FAULTS, FaultyEngine, FaultyIndex
 pytestmark = pytest.mark.slow
 
 PATIENT = settings(
-    max_examples=12,
-    stateful_step_count=25,
+    max_examples=6,
+    stateful_step_count=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

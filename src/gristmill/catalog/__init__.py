@@ -34,6 +34,7 @@ from gristmill.catalog.lifecycle import (
 )
 from gristmill.catalog.store import (
     DeletedItems,
+    IndexState,
     ItemChange,
     add_chunk_count,
     changes_watermark,
@@ -41,6 +42,7 @@ from gristmill.catalog.store import (
     delete_items,
     drop_base,
     drop_stale_progress,
+    fill_index,
     find_base,
     find_base_by_name,
     find_base_in_any_state,
@@ -50,6 +52,7 @@ from gristmill.catalog.store import (
     find_item,
     find_items,
     has_hidden_items,
+    index_states,
     insert_base,
     item_blob_hash,
     item_changes,
@@ -71,6 +74,7 @@ from gristmill.catalog.store import (
     set_acl,
     set_base_status,
     set_metadata,
+    switch_index,
 )
 from gristmill.catalog.transitions import (
     AttachmentBytes,
@@ -137,6 +141,7 @@ __all__ = [
     "ExistingItem",
     "ExpandedContainer",
     "IndexKind",
+    "IndexState",
     "Item",
     "ItemChange",
     "ItemId",
@@ -166,6 +171,7 @@ __all__ = [
     "drop_stale_progress",
     "fail_interrupted",
     "fail_version",
+    "fill_index",
     "find_base",
     "find_base_by_name",
     "find_base_in_any_state",
@@ -182,6 +188,7 @@ __all__ = [
     "has_deleting_descendant",
     "has_filed_attachments",
     "has_hidden_items",
+    "index_states",
     "insert_base",
     "insert_children",
     "insert_items",
@@ -222,6 +229,7 @@ __all__ = [
     "set_base_status",
     "set_metadata",
     "stale_children",
+    "switch_index",
     "tree_window",
     "user_added_descendants",
 ]

@@ -38,6 +38,7 @@ class Base:
     settings: dict[str, Any]
     org_id: OrgId
     index_kind: IndexKind = "embedded"  # where its chunks are searched: here, or in a search engine
+    index_fill: IndexKind | None = None  # where it is moving to
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", BaseStatus(self.status))
@@ -49,8 +50,13 @@ class Base:
 
     @property
     def is_in_engine(self) -> bool:
-        """Whether a search engine has its chunks."""
-        return self.index_kind != "embedded"
+        """Whether a search engine has its chunks, or is getting them."""
+        return "opensearch" in (self.index_kind, self.index_fill)
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether the embedded index has its chunks, or is getting them."""
+        return "embedded" in (self.index_kind, self.index_fill)
 
     @property
     def ignore(self) -> list[str]:

@@ -93,6 +93,18 @@ update base set ingested = false, busy_since = clock_now() where id = %(base)s a
 -- ready | failed -> deleting: hidden from now on, its name free.
 update base set status = 'deleting', updated_at = clock_now() where id = %(id)s and status <> 'deleting' returning id;
 
+-- name: fill_index
+-- Begins to fill another index of a base, or ends that.
+update base set index_fill = %(fill)s where id = %(id)s;
+
+-- name: switch_index
+-- The index that was filled takes over.
+update base set index_kind = index_fill, index_fill = null where id = %(id)s and index_fill is not null;
+
+-- name: index_states
+-- Which index of each base answers, and which is being filled.
+select id, index_kind, index_fill from base where id = any (%(ids)s::uuid[]);
+
 -- name: drop_base
 -- Removes a base of which nothing else is left.
 delete from base where id = %(id)s;

@@ -201,13 +201,14 @@ class ImageAnalyser:
             await catalog.lock_base_shared(tx, base.id)
             await jobs.fence(tx, job)
             first = await catalog.lock_live_version(tx, work.item_id, work.version)
-            if first is None:
+            current = await catalog.find_base(tx, base.id)  # it may be moving to another index since
+            if first is None or current is None:
                 return
             numbered = [replace(chunk, index=first + number) for number, chunk in enumerate(chunks)]
             if prepared is not None:
                 written = PreparedWrite([replace(lexed, chunks=numbered)], prepared.segment)
-                if base.is_in_engine:  # searches find them in the table until `update_index` has put them
-                    await publish.write_unindexed(tx, base.id, written)
+                if current.is_in_engine:  # searches find them in the table until `update_index` has put them
+                    await publish.write_unindexed(tx, base.id, written, with_segment=current.has_segments)
                 else:
                     await publish.write(tx, base.id, written)
             await contents.record_description(tx, work.item_id, work.version, asset.hash, text, len(numbered))

@@ -18,13 +18,14 @@ them. When a transaction fails, its documents are written one by one, so that on
 import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from datetime import timedelta
 from operator import itemgetter
 
 from gristmill import catalog, contents, events, faults, jobs
 from gristmill.catalog import BaseId
 from gristmill.contents import NewVersion
 from gristmill.db import Database, DatabaseUnavailable, Tx
-from gristmill.errors import LeaseLost
+from gristmill.errors import LeaseLost, Transient
 from gristmill.events import DocumentContentExtracted
 from gristmill.ingest.batcher import Batcher
 from gristmill.ingest.engine_put import EnginePut, EngineStage, PutQueue
@@ -40,6 +41,7 @@ from gristmill.ingest.task import (
 from gristmill.ingest.write_state import (
     DocumentState,
     PlannedWrite,
+    has_undescribed_images,
     new_version,
     plan_writes,
     same_version,
@@ -193,11 +195,12 @@ class WriteStage:
         """Write all of it; returns what is to be put into an engine."""
         marked = await self._store_contents(tx, planned)
         prepared = [entry for batch in batches for entry in batch.prepared.items()]
-        in_engine = {write.task.base.id for write in planned if write.task.base.is_in_engine}
+        in_engine = {write.task.base.id: write.task.base for write in planned if write.task.base.is_in_engine}
         pending: list[PendingPut] = []
         for base_id, chunks in sorted(prepared, key=itemgetter(0)):
             if base_id in in_engine:
-                pending += await publish.write_unindexed(tx, base_id, chunks)
+                with_segment = in_engine[base_id].has_segments
+                pending += await publish.write_unindexed(tx, base_id, chunks, with_segment=with_segment)
             else:
                 await publish.write(tx, base_id, chunks)
         await jobs.reset_attempts(
@@ -288,6 +291,7 @@ class WriteStage:
         and locked. The others are completed."""
         await catalog.lock_bases_shared(tx, [task.base.id for task in tasks])
         fenced = await jobs.fence_all(tx, [task.job for task in tasks])
+        await self._fail_moved(tx, tasks)
         owned = [task for task in tasks if task.job.id in fenced]
         wanted = await catalog.lock_wanted_versions(tx, [task.key for task in owned])
         for task in tasks:
@@ -299,6 +303,19 @@ class WriteStage:
                 task.completion.finish()
         # The rest of a document that failed must not be published: its job is about to be tried again.
         return {task for task in owned if task.item.id in wanted and not task.completion.is_done}
+
+    async def _fail_moved(self, tx: Tx, tasks: Sequence[IndexTask]) -> None:
+        """End the attempts of documents whose base has begun or ended a move to another index since they were opened: the
+        next attempt writes for the right ones."""
+        states = await catalog.index_states(tx, [task.base.id for task in tasks])
+        for task in tasks:
+            state = states.get(task.base.id)
+            if state is not None and (state.index_kind, state.index_fill) != (
+                task.base.index_kind,
+                task.base.index_fill,
+            ):
+                message = "The base is moving to another index."
+                task.completion.fail(Transient(message, code="index_moved", retry_after=timedelta(0)))
 
     async def _store_contents(self, tx: Tx, planned: Sequence[PlannedWrite]) -> list[DocumentState]:
         """Contents first, because versions refer to them. The parts of contents that are complete are not stored again.
@@ -333,7 +350,7 @@ class WriteStage:
             [(state.task.base.id, state.task.job, new_version(state)) for state in states],
             [_extraction_event(state.task, state.characters) for state in states],
         )
-        await jobs.enqueue(tx, *map(_image_analysis_job, filter(_has_undescribed_images, states)))
+        await jobs.enqueue(tx, *map(_image_analysis_job, filter(has_undescribed_images, states)))
         await events.announce_ready(tx, [state.task.base.id for state in states])
         await faults.point("publish.before_commit")
 
@@ -381,10 +398,6 @@ def _new_version(write: PlannedWrite) -> NewVersion:
     return NewVersion(
         task.item.id, task.version, content.digest, task.recipe, content.page_blob, dict(content.validators)
     )
-
-
-def _has_undescribed_images(state: DocumentState) -> bool:
-    return any(image.text is None for image in state.ended.images)
 
 
 def _image_analysis_job(state: DocumentState) -> NewJob:

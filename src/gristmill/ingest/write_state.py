@@ -164,6 +164,11 @@ def same_version(document: UnchangedDocument) -> FinishedVersion:
     )
 
 
+def has_undescribed_images(state: DocumentState) -> bool:
+    """Whether images of a document wait for their description."""
+    return any(image.text is None for image in state.ended.images)
+
+
 def _timeline(state: DocumentState) -> dict[str, Any]:
     """How the version was made, for users."""
     return {

@@ -64,7 +64,7 @@ select i.id, i.acl_from is null as is_base_list, o.acl, i.type, i.metadata,
 -- name: bases_with_tasks
 -- Bases with something to do now: not the chunks of versions that are being made, and not the labels that wait for them.
 select distinct t.base_id from index_task t join base b on b.id = t.base_id
- where b.status <> 'deleting' and b.index_kind <> 'embedded'
+ where b.status <> 'deleting' and 'opensearch' in (b.index_kind, b.index_fill)
    and (t.kind = 'remove'
         or (t.kind = 'put' and exists (select from item i where i.id = t.item_id and i.live_version = t.version))
         or (t.kind = 'relabel' and not exists (
@@ -143,6 +143,36 @@ select c.base_id, 'put', c.item_id, c.version, min(c.no), max(c.no)
  group by c.base_id, c.item_id, c.version
 returning last_no;
 
+-- name: open_all_puts
+-- Note that the engine has to get all chunks of the next items after one, in portions.
+with items as (
+    select distinct c.item_id from chunk c where c.base_id = %(base)s and c.item_id > %(after)s order by 1 limit %(limit)s),
+portions as (
+    select c.item_id, c.version, c.no, row_number() over (partition by c.item_id, c.version order by c.no) / 500 as portion
+      from items i join chunk c on c.base_id = %(base)s and c.item_id = i.item_id
+      join item n on n.id = c.item_id and n.status <> 'deleting'),
+opened as (
+    insert into index_task (base_id, kind, item_id, version, first_no, last_no)
+    select %(base)s, 'put', p.item_id, p.version, min(p.no), max(p.no) from portions p
+     group by p.item_id, p.version, p.portion)
+select item_id from items order by 1 desc limit 1;
+
+-- name: has_live_puts
+-- Whether chunks of live versions wait for the engine.
+select exists (select from index_task t join item i on i.id = t.item_id and i.live_version = t.version
+                where t.base_id = %(base)s and t.kind = 'put');
+
+-- name: next_chunks
+-- The next chunks of a base, up to a number, to be lexed again.
+select c.no, c.item_id, i.title, c.headings, c.text, c.embedding::text as embedding
+  from chunk c join item i on i.id = c.item_id
+ where c.base_id = %(base)s and c.no > %(after)s and c.no <= %(until)s order by c.no limit %(limit)s;
+
+-- name: forget_base
+-- Forget the tasks and languages of a base that has left the engine.
+with gone as (delete from index_task where base_id = %(base)s)
+delete from index_language where base_id = %(base)s;
+
 -- name: queue_drop
 -- Note that a base is gone, and forget its other tasks.
 with gone as (delete from index_task where base_id = %(base)s and kind <> 'drop')
@@ -159,4 +189,4 @@ select kind, count(*)::int as tasks, extract(epoch from clock_now() - min(create
 
 -- name: bases_in_engine
 -- Bases that are indexed in an engine, after a cursor.
-select id from base where index_kind <> 'embedded' and status <> 'deleting' and id > %(after)s order by id limit %(limit)s;
+select id from base where 'opensearch' in (index_kind, index_fill) and status <> 'deleting' and id > %(after)s order by id limit %(limit)s;

@@ -91,9 +91,14 @@ async def write(tx: Tx, base_id: BaseId, prepared: PreparedWrite) -> None:
     await store.write(tx, base_id, prepared)
 
 
-async def write_unindexed(tx: Tx, base_id: BaseId, prepared: PreparedWrite) -> list[PendingPut]:
-    """Write chunks of versions that are not live yet, of a base in a search engine; what is to be put there next."""
+async def write_unindexed(
+    tx: Tx, base_id: BaseId, prepared: PreparedWrite, *, with_segment: bool = False
+) -> list[PendingPut]:
+    """Write chunks of versions that are not live yet, of a base in a search engine; what is to be put there next. With a
+    segment too, while the base moves from one index to the other."""
     nos = await store.insert_chunks(tx, base_id, prepared.versions)
+    if with_segment and nos:
+        await store.insert_segment(tx, base_id, prepared.segment.with_numbers(nos))
     numbered: list[NumberedVersion] = []
     start = 0
     for version in prepared.versions:

@@ -33,6 +33,11 @@ async def drop_chunks(tx: Tx, base_id: UUID, after: int) -> DroppedChunks:
     )
 
 
+async def drop_only_segments(tx: Tx, base_id: UUID) -> bool:
+    """Delete some segments of a base that has another index now; False when none is left."""
+    return bool(await queries.run(tx, "drop_base_segments", base=base_id, limit=SEGMENTS_PER_BATCH))
+
+
 async def drop_segments(tx: Tx, base_id: UUID) -> bool:
     """Delete some segments of a base, or some numbers of deleted chunks; False when none is left."""
     return bool(

@@ -4,7 +4,7 @@
 -- The labels of an item have changed: its own, and those of the items that inherit its access list.
 create function item_queue_relabel() returns trigger language plpgsql as $$
 begin
-    if exists (select from base b where b.id = new.base_id and b.index_kind <> 'embedded') then
+    if exists (select from base b where b.id = new.base_id and 'opensearch' in (b.index_kind, b.index_fill)) then
         insert into index_task (base_id, kind, item_id)
         select new.base_id, 'relabel', i.id from item i
          where i.id = new.id or (new.acl is distinct from old.acl and i.base_id = new.base_id and i.acl_from = new.id);
@@ -22,7 +22,7 @@ create function deleted_chunk_queue_removal() returns trigger language plpgsql a
 begin
     insert into index_task (base_id, kind)
     select b.id, 'remove' from (select distinct d.base_id from deleted d) d
-      join base b on b.id = d.base_id and b.index_kind <> 'embedded';
+      join base b on b.id = d.base_id and 'opensearch' in (b.index_kind, b.index_fill);
     return null;
 end $$;
 create trigger deleted_chunk_queue_removal after insert on deleted_chunk referencing new table as deleted

@@ -16,7 +16,8 @@ create table base (
     acl             text[] not null default '{}', -- org:*, team:{id}, group:{id}, user_email:{address}; empty: admins only
     ingested        boolean not null default false, -- the base was announced as ready since it last got work
     busy_since      timestamptz,                -- when it got the work that is not announced as done yet
-    index_kind      text not null default 'embedded' check (index_kind in ('embedded', 'opensearch')),
+    index_kind      text not null default 'embedded' check (index_kind in ('embedded', 'opensearch')), -- it answers searches
+    index_fill      text check (index_fill in ('embedded', 'opensearch')), -- it is being filled, to take over; null: none
     created_at      timestamptz not null default clock_now(),
     updated_at      timestamptz not null default clock_now()
 );

@@ -104,16 +104,19 @@ async def forget_stale_puts(tx: Tx, base_id: BaseId) -> None:
 
 async def chunks_of_put(tx: Tx, task: PutTask) -> tuple[list[ChunkText], list[Vector]]:
     """The texts and vectors of a task's chunks, in the order of their numbers."""
+    return await _read_chunks(
+        tx,
+        "chunks_of_put",
+        item=task.item_id,
+        version=task.version,
+        first_no=task.first_no,
+        last_no=task.last_no,
+    )
+
+
+async def _read_chunks(tx: Tx, name: str, **parameters: Any) -> tuple[list[ChunkText], list[Vector]]:
     async with tx.cursor() as cursor:
-        await cursor.execute(
-            queries["chunks_of_put"],
-            {
-                "item": task.item_id,
-                "version": task.version,
-                "first_no": task.first_no,
-                "last_no": task.last_no,
-            },
-        )
+        await cursor.execute(queries[name], parameters)
         rows = await cursor.fetchall()
     return [ChunkText(*row[:5]) for row in rows], [
         np.array(row[5].strip("[]").split(","), np.float32) for row in rows
@@ -234,6 +237,29 @@ class TaskCount:
 async def counts(tx: Tx) -> list[TaskCount]:
     """The open tasks by kind."""
     return await queries.many(tx, TaskCount, "task_counts")
+
+
+async def open_all_puts(tx: Tx, base_id: BaseId, after: UUID, limit: int) -> UUID | None:
+    """Note that the engine has to get all chunks of the next items; the last of them, None at the end."""
+    items = await queries.values(tx, "open_all_puts", base=base_id, after=after, limit=limit)
+    return items[0] if items else None
+
+
+async def has_live_puts(tx: Tx, base_id: BaseId) -> bool:
+    """Whether chunks of live versions wait for the engine."""
+    return (await queries.values(tx, "has_live_puts", base=base_id))[0]
+
+
+async def next_chunks(
+    tx: Tx, base_id: BaseId, *, after: int, until: int, limit: int
+) -> tuple[list[ChunkText], list[Vector]]:
+    """The texts and vectors of the next chunks of a base, up to a number."""
+    return await _read_chunks(tx, "next_chunks", base=base_id, after=after, until=until, limit=limit)
+
+
+async def forget_base(tx: Tx, base_id: BaseId) -> None:
+    """Forget the tasks and languages of a base that has left the engine."""
+    await queries.run(tx, "forget_base", base=base_id)
 
 
 async def queue_drop(tx: Tx, base_id: BaseId) -> None:
