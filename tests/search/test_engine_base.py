@@ -3,6 +3,7 @@ real one."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -15,6 +16,7 @@ from gristmill import app, catalog, faults
 from gristmill.catalog import BaseId
 from gristmill.catalog.access import member
 from gristmill.ingest import remove
+from gristmill.integrity import reconcile
 from gristmill.operations import bases
 from gristmill.operations.move_index import move_index
 from gristmill.search import SearchRequest, Target
@@ -347,3 +349,43 @@ async def test_an_engine_that_hangs_holds_up_no_base_in_the_embedded_index(
 
     await wait_until(are_completed)
     assert len(points(engine, slow)) == 100
+
+
+async def test_the_sweep_removes_orphans_and_puts_what_the_engine_has_lost(
+    mill: app.Gristmill, http: httpx.AsyncClient, engine: MemoryEngine
+) -> None:
+    base = await make_base(http)
+    await add(http, base, note("a wheel"), note("wheat"))
+    kept, lost = points(engine, base)
+    (index,) = engine.indexes.values()
+    del index.points[lost.no]
+    index.points[10**9] = replace(kept, no=10**9)  # of a worker that was slow to notice a deletion
+    async with mill.db.connection() as tx:
+        await tx.execute("update item set updated_at = updated_at - interval '2 minutes'")
+    before = await metric(http, "gristmill_index_orphans_total")
+    await reconcile.enqueue_thorough_pass(mill.db)
+
+    async def is_repaired() -> bool:
+        return [point.no for point in points(engine, base)] == [kept.no, lost.no]
+
+    await wait_until(is_repaired)
+    assert await metric(http, "gristmill_index_orphans_total") == before + 1
+    await until_no_tasks(mill)
+    assert await metric(http, "gristmill_index_lag_seconds") == 0
+
+
+async def metric(http: httpx.AsyncClient, name: str) -> float:
+    lines = (await http.get("/metrics")).text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+
+
+async def test_readiness_shows_the_engine(
+    mill: app.Gristmill, http: httpx.AsyncClient, engine: MemoryEngine
+) -> None:
+    async def is_ready() -> bool:
+        checks = (await http.get("/readyz")).json()["checks"]
+        return next(check["ok"] for check in checks if check["name"] == "index")
+
+    assert await is_ready()
+    engine.is_down = True
+    assert not await is_ready()

@@ -11,6 +11,7 @@ from gristmill.catalog.access import EVERYBODY
 from gristmill.errors import Invalid
 from gristmill.operations import bases, guards
 from gristmill.operations import queue as queue_operations
+from gristmill.operations.move_index import move_index
 from gristmill.server.api.caller import Caller
 from gristmill.server.api.context import (
     ApiContext,
@@ -26,6 +27,8 @@ from gristmill.server.api.schemas.bases import (
     ChangedBase,
     DeletedBase,
     Dismissed,
+    IndexMove,
+    MovingBase,
     NewBase,
     QueueOut,
     Recovered,
@@ -145,6 +148,17 @@ async def patch_base(
 async def delete_base(base_id: PathBase, context: CurrentContext) -> DeletedBase:
     """Delete a knowledge base with everything in it. From this response on no request returns it."""
     return DeletedBase(job_id=await bases.delete(context.db, base_id))
+
+
+@router.post("/{base_id}/index/move", status_code=202)
+async def move_base_index(base_id: PathBase, body: IndexMove, context: CurrentContext) -> MovingBase:
+    """Move a base to another index, or fill the search engine again. Searches go on, and nothing is embedded again."""
+    if body.to != "embedded" and context.settings.index_url is None:
+        raise Invalid(
+            "There is no search engine. Set `index_url` for every server and worker, and restart.",
+            code="index_not_configured",
+        )
+    return MovingBase(job_id=await move_index(context.db, base_id, body.to))
 
 
 @router.get("/{base_id}/queue")

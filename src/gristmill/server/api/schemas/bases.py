@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import Field, StrictBool, StrictInt
 
-from gristmill.catalog import AssetReuse, Base, BaseStats, BaseStatus, EmptyDocuments, OnRestart
+from gristmill.catalog import AssetReuse, Base, BaseStats, BaseStatus, EmptyDocuments, IndexKind, OnRestart
 from gristmill.server.api.schemas.common import (
     Acl,
     ApiModel,
@@ -77,6 +77,18 @@ class ChangedBase(RequestModel):
     status: Literal["ready"] | None = None
 
 
+class IndexMove(RequestModel):
+    """Which index a base moves to: the one in this database, or the search engine of the settings."""
+
+    to: IndexKind
+
+
+class MovingBase(ApiModel):
+    """The job that moves a base."""
+
+    job_id: UUID
+
+
 class BaseOut(StoredModel):
     """A knowledge base."""
 
@@ -94,6 +106,8 @@ class BaseOut(StoredModel):
     leaf_counts: dict[str, int]
     chunk_count: int
     progress: float
+    index: IndexKind
+    moving_to: IndexKind | None
     changed_at: datetime
 
     @classmethod
@@ -122,6 +136,8 @@ class BaseOut(StoredModel):
             leaf_counts=stats.leaves,
             chunk_count=stats.chunks,
             progress=round(stats.progress, 1),
+            index=base.index_kind,
+            moving_to=base.index_fill,
             changed_at=max(base.updated_at, stats.changed_at or base.updated_at),
         )
 

@@ -25,7 +25,7 @@ class Invariants(ApiModel):
 class ReadyCheck(ApiModel):
     """One dependency of the process. Without a `required` one it can't serve requests."""
 
-    name: Literal["database", "schema", "workers", "embedder", "disk"]
+    name: Literal["database", "schema", "workers", "embedder", "index", "disk"]
     ok: bool
     why: str | None
     required: bool
