@@ -19,7 +19,8 @@ from gristmill.ingest import remove
 from gristmill.integrity import reconcile
 from gristmill.operations import bases
 from gristmill.operations.move_index import move_index
-from gristmill.search import SearchRequest, Target
+from gristmill.search import Chunk, SearchRequest, Target, publish
+from gristmill.search.publish import VersionChunks
 from gristmill.settings import Settings
 from tests.api_calls import (
     add_items,
@@ -349,6 +350,28 @@ async def test_an_engine_that_hangs_holds_up_no_base_in_the_embedded_index(
 
     await wait_until(are_completed)
     assert len(points(engine, slow)) == 100
+
+
+async def test_chunks_that_are_added_to_a_live_version_are_found_before_and_after_the_engine_has_them(
+    mill: app.Gristmill, http: httpx.AsyncClient, engine: MemoryEngine
+) -> None:
+    """As for the description of an image."""
+    base = await make_base(http)
+    [item] = await add(http, base, note("a wheel", "picture"))
+    vector = HashedEmbedder().vector("the description of a millstone")
+    chunk = Chunk(1, "the description of a millstone", 0, 0, (), vector)
+    prepared = publish.prepare_write([VersionChunks(UUID(item), "picture", 1, [chunk])])
+    engine.answers.clear()
+    async with mill.db.transaction() as tx:
+        await publish.write_unindexed(tx, BaseId(UUID(base)), prepared)
+    for mode in ("text", "vector"):
+        (hit, *_) = await search(http, base, "millstone description", mode=mode)
+        assert hit["text"] == chunk.text
+    engine.answers.set()
+    await until_no_tasks(mill)
+    assert [point.version for point in points(engine, base)] == [1, 1]
+    (hit,) = await search(http, base, "millstone", mode="text")
+    assert hit["text"] == chunk.text
 
 
 async def test_the_sweep_removes_orphans_and_puts_what_the_engine_has_lost(

@@ -28,7 +28,7 @@ async def move_index(db: Database, base_id: BaseId, to: IndexKind) -> JobId:
             raise Conflict("This base is in the embedded index already.", code="index_unchanged")
         await catalog.fill_index(tx, base_id, to)
         await faults.point("move_index.begun")
-        # Nobody else writes while this transaction holds the lock.
+        # No one else writes while this transaction holds the lock.
         work = MoveIndex(base_id, until=await tasks.last_number(tx, base_id))
         (job,) = await jobs.enqueue(tx, NewJob(work, lane=base.lane))
     return job.id
