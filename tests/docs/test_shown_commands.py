@@ -35,8 +35,6 @@ NOT_RUN = {
     "gristmill keys create agent": "changes the machine",
     "gristmill worker": "never ends",
     "GRISTMILL_WORKER_PROCESSES=2 gristmill serve": "never ends",
-    "GRISTMILL_INDEX_URL=https://": "needs a cluster",
-    "gristmill index move": "needs a cluster; `test_engine_base.py` moves a base",
     "curl -s localhost:7373/api/search": "needs a server on the default port",
     "python3 -m venv /opt": "changes the machine",
     "useradd": "changes the machine",
