@@ -34,7 +34,7 @@ MAX_WAITING = 1_024  # chunks of one document that wait for the engine; then its
 _PUTS_PER_REQUEST = 64
 _PARALLEL = 2  # requests to the engine for each embedder: while one is indexed, the next is prepared
 _PATIENCE = timedelta(seconds=20)  # how long a document waits here for an engine that is down
-_PAUSES = (1, 2, 5, 10, 20, 60)  # seconds
+_PAUSES = (1, 2, 5, 10, 20)  # seconds
 
 PutOutcome = GristmillError | None
 
@@ -99,7 +99,6 @@ class EngineStage:
         self._db, self._indexes, self._mark = db, indexes, mark
         self._batchers: dict[Index, Batcher[PendingPut, PutOutcome]] = {}
         self._running: set[asyncio.Task[None]] = set()
-        self._failures = 0
 
     def start(self, queue: PutQueue, put: EnginePut) -> None:
         """Put these chunks, and have them marked, while the caller goes on. Errors end the document's attempt."""
@@ -118,16 +117,16 @@ class EngineStage:
 
     async def _put(self, queue: PutQueue, pending: PendingPut) -> bool:
         """Whether the engine has the chunks now. If not, the document has ended."""
-        started = time.monotonic()
+        started, attempt = time.monotonic(), 0
         while not queue.task.completion.is_done:
             error = await self._try_put(queue.task, pending)
             if error is None:
-                self._failures, queue.waiting_for = 0, None
+                queue.waiting_for = None
                 return True
             if not isinstance(error, IndexUnavailable):
                 raise error
-            pause = timedelta(seconds=_PAUSES[min(self._failures, len(_PAUSES) - 1)])
-            self._failures += 1
+            pause = timedelta(seconds=_PAUSES[min(attempt, len(_PAUSES) - 1)])
+            attempt += 1
             if time.monotonic() - started + pause.total_seconds() > _PATIENCE.total_seconds():
                 queue.task.completion.finish(Snooze(pause, error))
                 return False

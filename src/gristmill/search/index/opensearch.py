@@ -11,6 +11,7 @@ overwrites one: a late repetition can't bring back old labels.
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 
@@ -37,6 +38,7 @@ from gristmill.search.query_syntax import Term
 
 _BULK_DOCUMENTS = 250
 _CHANGE_BATCH = 1_000  # documents that one request relabels or removes: far from the time-out
+_SEARCH_TIMEOUT = timedelta(seconds=10)  # someone waits
 _MAX_ITEMS = 500  # items that one request names
 _STATUS: dict[str, Literal["ok", "degraded", "down"]] = {"green": "ok", "yellow": "degraded"}
 
@@ -182,7 +184,11 @@ class OpenSearchIndex:
             if query is not None:
                 lines.append({"routing": str(base), "allow_partial_search_results": False})
                 lines.append({"query": query, "size": limit, "track_total_hits": False, **_ONLY_NUMBERS})
-        answer = await self._connection.send("POST", f"/{self._alias}/_msearch", lines) if lines else None
+        answer = (
+            await self._connection.send("POST", f"/{self._alias}/_msearch", lines, timeout=_SEARCH_TIMEOUT)
+            if lines
+            else None
+        )
         responses = iter([] if answer is None else answer[1]["responses"])
         return [
             [] if query is None else _hits(leg, next(responses))
@@ -217,7 +223,7 @@ class OpenSearchIndex:
     async def _search(self, base: BaseId, body: Json) -> Json:
         parameters = {"routing": str(base), "allow_partial_search_results": "false"}
         _, answer = await self._connection.send(
-            "POST", f"/{self._alias}/_search", body, parameters=parameters
+            "POST", f"/{self._alias}/_search", body, parameters=parameters, timeout=_SEARCH_TIMEOUT
         )
         return answer
 

@@ -13,6 +13,7 @@ from gristmill.errors import Permanent
 from gristmill.search.index.port import IndexUnavailable
 
 _TIMEOUT = timedelta(seconds=30)
+_CONNECT_SECONDS = 5.0  # then the next node is tried
 _UNAVAILABLE = frozenset({408, 429, 500, 502, 503, 504})
 
 
@@ -36,6 +37,7 @@ class Connection:
         *,
         parameters: Mapping[str, str] | None = None,
         accept: Sequence[int] = (),
+        timeout: timedelta = _TIMEOUT,
     ) -> tuple[int, dict[str, Any]]:
         """The status and the answer, below 300 or in `accept`. A list is sent as one line of JSON each."""
         content, media_type = _encode(body)
@@ -50,6 +52,7 @@ class Connection:
                     content=content,
                     params=parameters,
                     headers={"Content-Type": media_type},
+                    timeout=httpx.Timeout(timeout.total_seconds(), connect=_CONNECT_SECONDS),
                 )
             except httpx.TimeoutException:
                 raise IndexUnavailable("The search engine did not answer in time.") from None
