@@ -10,14 +10,22 @@ import pytest
 from pydantic import SecretStr
 
 from gristmill import app
+from gristmill.db import Database
+from gristmill.operations import add as add_operation
+from gristmill.operations import bases
 from gristmill.settings import Settings
 from tests.api_calls import add_items, assert_problem, make_base, search, wait_for_job
+from tests.crash.event_consumers import Daemon
 from tests.embedding.hashed import HashedEmbedder
+from tests.gristmill_process import environment
+from tests.operations.manual_worker import UNLIMITED, note_to_add
 from tests.search.opensearch_cluster import Cluster, takes_minutes
 from tests.search.test_engine_base import add, note, titles, titles_for, until_no_tasks
 from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -105,3 +113,46 @@ async def test_while_the_whole_cluster_is_away_items_wait_and_searches_say_so(
 
     await wait_until(is_completed)
     assert sorted(await titles(http, base, "wheel")) == ["a second wheel", "a wheel"]
+
+
+@takes_minutes
+@pytest.mark.parametrize("point", ["index.batch_written", "index.put", "publish.before_commit"])
+async def test_a_worker_killed_on_either_side_of_a_put_loses_nothing_and_embeds_nothing_twice(
+    db: Database, database_url: str, opensearch: Cluster, tmp_path: Path, cache_dir: Path, point: str
+) -> None:
+    """kill -9 before the put, between the put and its mark, and before the commit that publishes."""
+    base = await bases.create(db, "killed", HashedEmbedder(dimensions=64), {}, index_kind="opensearch")
+    text = "\n\n".join(f"Stone {n} of the mill turns slowly over grain{n} of the year." for n in range(400))
+    await add_operation.add(db, base.id, [note_to_add("book", text)], UNLIMITED)
+    overrides = {"database_url": database_url, "lease": "PT1S", "embedder": "hashed", "log_level": "error"}
+    overrides |= {"index_url": ",".join(opensearch.urls), "index_prefix": f"test-{uuid4().hex[:8]}"}
+    env = {**environment(tmp_path / "data", cache_dir, **overrides), "PYTHONPATH": str(ROOT)}
+    arguments = ["tests.ingest.worker", "64", "0", str(tmp_path / "counted")]
+    daemon = Daemon(arguments, {**env, "GRISTMILL_FAULTS": f"{point}=kill"}, tmp_path / "log")
+    again = Daemon(arguments, env, tmp_path / "log")
+
+    async def fetch_row(statement: Any) -> tuple[Any, ...] | None:
+        async with db.connection() as tx:
+            return await (await tx.execute(statement)).fetchone()
+
+    async def is_killed() -> bool:
+        return daemon.process is not None and daemon.process.poll() is not None
+
+    try:
+        await daemon.start()
+        await wait_until(is_killed, limit=60)
+        assert await fetch_row("select 1 from item where live_version is not null") is None
+        written = await fetch_row("select count(*) from chunk")
+        embedded = (tmp_path / "counted").stat().st_size
+        await again.start()
+        await wait_until(lambda: fetch_row("select 1 from item where status = 'completed'"), limit=60)
+    finally:
+        daemon.kill()
+        again.kill()
+    chunks = await fetch_row("select count(*) from chunk")
+    assert chunks is not None
+    assert written is not None
+    assert (tmp_path / "counted").stat().st_size - embedded <= chunks[0] - written[0]
+    assert await fetch_row("select count(*) from index_task where kind = 'put'") == (0,)
+    count = opensearch.http.get(f"{opensearch.urls[0]}/{overrides['index_prefix']}-*/_count").json()["count"]
+    assert count == chunks[0]
