@@ -3,7 +3,6 @@ real one."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -16,9 +15,7 @@ from gristmill import app, catalog, faults
 from gristmill.catalog import BaseId
 from gristmill.catalog.access import member
 from gristmill.ingest import remove
-from gristmill.integrity import reconcile
 from gristmill.operations import bases
-from gristmill.operations.move_index import move_index
 from gristmill.search import Chunk, SearchRequest, Target, publish
 from gristmill.search.publish import VersionChunks
 from gristmill.settings import Settings
@@ -255,45 +252,6 @@ async def test_hits_are_explained(mill: app.Gristmill, http: httpx.AsyncClient) 
     )
 
 
-async def wait_until_moved(http: httpx.AsyncClient, job: Any) -> None:
-    ended = await wait_for_job(http, str(job))
-    assert ended["state"] == "done", ended
-
-
-async def test_a_base_moves_into_the_engine_and_back_while_it_answers(
-    mill: app.Gristmill, http: httpx.AsyncClient, engine: MemoryEngine, embedder: CountingEmbedder
-) -> None:
-    """Nothing is embedded again; what is added, replaced and deleted meanwhile is there, or gone, as anywhere."""
-    base = await bases.create(mill.db, "moving", mill.embedders.default, {})
-    text = "\n\n".join(f"Stone {n} of the mill turns slowly over grain{n} of the year." for n in range(600))
-    _, gone = await add(http, str(base.id), note(text, "book"), note("a wheel that goes"))
-    before = await titles(http, str(base.id), "grain333", mode="text")
-    for to in ("opensearch", "embedded", "opensearch"):
-        embedded = embedder.embedded
-        engine.answers.clear()
-        job = await move_index(mill.db, base.id, to)
-        await http.delete(f"/api/knowledge-items/{gone}")
-        assert "a wheel that goes" not in await titles(http, str(base.id), "wheel")
-        assert await titles(http, str(base.id), "grain333", mode="text") == before
-        engine.answers.set()
-        [gone] = await add(http, str(base.id), note("a wheel that goes"))
-        await wait_until_moved(http, job)
-        assert embedder.embedded <= embedded + 1
-        assert await titles(http, str(base.id), "grain333", mode="text") == before
-        assert await titles(http, str(base.id), "wheel", mode="text") == ["a wheel that goes"]
-        await until_no_tasks(mill)
-        async with mill.db.connection() as tx:
-            row = await catalog.find_base(tx, base.id)
-            chunks = await (await tx.execute("select count(*) from chunk")).fetchone()
-            segments = await (await tx.execute("select coalesce(sum(chunks), 0) from segment")).fetchone()
-        assert row is not None
-        assert (row.index_kind, row.index_fill) == (to, None)
-        assert chunks is not None
-        assert len(engine.points(base.id)) == (chunks[0] if to == "opensearch" else 0)
-        assert (segments == (0,)) == (to == "opensearch")
-    await assert_healthy(http)
-
-
 async def test_why_an_item_is_not_found(mill: app.Gristmill, http: httpx.AsyncClient) -> None:
     base = await make_base(http)
     _, wheat = await add(
@@ -372,34 +330,6 @@ async def test_chunks_that_are_added_to_a_live_version_are_found_before_and_afte
     assert [point.version for point in points(engine, base)] == [1, 1]
     (hit,) = await search(http, base, "millstone", mode="text")
     assert hit["text"] == chunk.text
-
-
-async def test_the_sweep_removes_orphans_and_puts_what_the_engine_has_lost(
-    mill: app.Gristmill, http: httpx.AsyncClient, engine: MemoryEngine
-) -> None:
-    base = await make_base(http)
-    await add(http, base, note("a wheel"), note("wheat"))
-    kept, lost = points(engine, base)
-    (index,) = engine.indexes.values()
-    del index.points[lost.no]
-    index.points[10**9] = replace(kept, no=10**9)  # of a worker that was slow to notice a deletion
-    async with mill.db.connection() as tx:
-        await tx.execute("update item set updated_at = updated_at - interval '2 minutes'")
-    before = await metric(http, "gristmill_index_orphans_total")
-    await reconcile.enqueue_thorough_pass(mill.db)
-
-    async def is_repaired() -> bool:
-        return [point.no for point in points(engine, base)] == [kept.no, lost.no]
-
-    await wait_until(is_repaired)
-    assert await metric(http, "gristmill_index_orphans_total") == before + 1
-    await until_no_tasks(mill)
-    assert await metric(http, "gristmill_index_lag_seconds") == 0
-
-
-async def metric(http: httpx.AsyncClient, name: str) -> float:
-    lines = (await http.get("/metrics")).text.splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
 
 
 async def test_readiness_shows_the_engine(

@@ -12,6 +12,7 @@ from gristmill.catalog.base import (
     IndexKind,
     OnRestart,
 )
+from gristmill.catalog.base_index import IndexState, fill_index, index_states, switch_index
 from gristmill.catalog.filing import (
     ExistingItem,
     find_existing,
@@ -34,7 +35,6 @@ from gristmill.catalog.lifecycle import (
 )
 from gristmill.catalog.store import (
     DeletedItems,
-    IndexState,
     ItemChange,
     add_chunk_count,
     changes_watermark,
@@ -42,7 +42,6 @@ from gristmill.catalog.store import (
     delete_items,
     drop_base,
     drop_stale_progress,
-    fill_index,
     find_base,
     find_base_by_name,
     find_base_in_any_state,
@@ -52,7 +51,6 @@ from gristmill.catalog.store import (
     find_item,
     find_items,
     has_hidden_items,
-    index_states,
     insert_base,
     item_blob_hash,
     item_changes,
@@ -74,7 +72,6 @@ from gristmill.catalog.store import (
     set_acl,
     set_base_status,
     set_metadata,
-    switch_index,
 )
 from gristmill.catalog.transitions import (
     AttachmentBytes,

@@ -49,6 +49,11 @@ class Base:
         return str(self.id)
 
     @property
+    def indexes(self) -> set[str | None]:
+        """Where everything that is written goes."""
+        return {self.index_kind, self.index_fill} - {None}
+
+    @property
     def is_in_engine(self) -> bool:
         """Whether a search engine has its chunks, or is getting them."""
         return "opensearch" in (self.index_kind, self.index_fill)

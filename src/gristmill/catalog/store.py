@@ -180,31 +180,6 @@ async def mark_base_deleting(tx: Tx, base_id: BaseId) -> bool:
     return bool(await queries.values(tx, "mark_base_deleting", id=base_id))
 
 
-async def fill_index(tx: Tx, base_id: BaseId, fill: IndexKind | None) -> None:
-    """Note that another index of a base is being filled; None when that ends."""
-    await queries.run(tx, "fill_index", id=base_id, fill=fill)
-
-
-async def switch_index(tx: Tx, base_id: BaseId) -> None:
-    """Let the index that was filled take over."""
-    await queries.run(tx, "switch_index", id=base_id)
-
-
-@dataclass(frozen=True)
-class IndexState:
-    """Which index of a base answers, and which is being filled."""
-
-    id: BaseId
-    index_kind: IndexKind
-    index_fill: IndexKind | None
-
-
-async def index_states(tx: Tx, bases: Sequence[BaseId]) -> dict[BaseId, IndexState]:
-    """The indexes of bases."""
-    rows = await queries.many(tx, IndexState, "index_states", ids=list(set(bases)))
-    return {row.id: row for row in rows}
-
-
 async def drop_base(tx: Tx, base_id: BaseId) -> None:
     """Remove the row of a base; its items and chunks have been removed before, in batches."""
     await queries.run(tx, "drop_base", id=base_id)

@@ -114,6 +114,9 @@ class IndexMover:
             async with self._db.transaction() as tx:
                 await jobs.fence(tx, job)
                 await tasks.forget_base(tx, base_id)
+                await tasks.queue_drop(
+                    tx, base_id
+                )  # again later: a document that is being written may add points
             return
         has_more = True
         while has_more:

@@ -132,15 +132,15 @@ class IndexUpdater:
     # ── the sweep ────────────────────────────────────────────────────────────────────────────────────────
 
     async def sweep(self, job: Job) -> Outcome:
-        """Compare what the engine has of a base with the table; a base that is gone is dropped again."""
+        """Compare what the engine has of a base with the table; a base that is gone, or has left, is dropped again."""
         base_id = SweepIndex.of(job).base_id
         async with self._db.connection() as tx:
             base = await catalog.find_base_in_any_state(tx, base_id)
         try:
             with job.during(Activity.AWAY):
-                if base is None:
+                if base is None or not base.is_in_engine:
                     await self._indexes.drop(base_id)
-                elif base.is_in_engine:
+                else:
                     await self._sweep_base(job, base_id, await self._indexes.of(base))
         except IndexUnavailable as error:
             return Snooze(ENGINE_RETRY_DELAY, error)

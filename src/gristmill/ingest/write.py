@@ -305,15 +305,12 @@ class WriteStage:
         return {task for task in owned if task.item.id in wanted and not task.completion.is_done}
 
     async def _fail_moved(self, tx: Tx, tasks: Sequence[IndexTask]) -> None:
-        """End the attempts of documents whose base has begun or ended a move to another index since they were opened: the
-        next attempt writes for the right ones."""
+        """End the attempts of documents whose base has begun a move to another index since they were opened: the next attempt
+        writes for both."""
         states = await catalog.index_states(tx, [task.base.id for task in tasks])
         for task in tasks:
             state = states.get(task.base.id)
-            if state is not None and (state.index_kind, state.index_fill) != (
-                task.base.index_kind,
-                task.base.index_fill,
-            ):
+            if state is not None and not state.indexes <= task.base.indexes:
                 message = "The base is moving to another index."
                 task.completion.fail(Transient(message, code="index_moved", retry_after=timedelta(0)))
 

@@ -55,7 +55,7 @@ create table index_task (
         'put',                                  -- chunks of a version, by their numbers; the version can't be published before
         'relabel',                              -- who may see an item, or its metadata, has changed
         'remove',                               -- chunks were deleted: their numbers are in deleted_chunk
-        'drop')),                               -- the base is gone; kept for a day, in case a late worker adds something
+        'drop')),                               -- the base is gone, or has left; kept for a day, in case a late worker adds something
     item_id         uuid references item on delete cascade,
     version         int,
     first_no        bigint,

@@ -1,0 +1,38 @@
+"""Where bases are indexed: which index of a base answers, and which one is being filled to take over."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gristmill.catalog.base import BaseId, IndexKind
+from gristmill.catalog.store import queries
+from gristmill.db import Tx
+
+
+async def fill_index(tx: Tx, base_id: BaseId, fill: IndexKind | None) -> None:
+    """Note that another index of a base is being filled; None when that ends."""
+    await queries.run(tx, "fill_index", id=base_id, fill=fill)
+
+
+async def switch_index(tx: Tx, base_id: BaseId) -> None:
+    """Let the index that was filled take over."""
+    await queries.run(tx, "switch_index", id=base_id)
+
+
+@dataclass(frozen=True)
+class IndexState:
+    """Which index of a base answers, and which is being filled."""
+
+    id: BaseId
+    index_kind: IndexKind
+    index_fill: IndexKind | None
+
+    @property
+    def indexes(self) -> set[str | None]:
+        """Where everything that is written must go."""
+        return {self.index_kind, self.index_fill} - {None}
+
+
+async def index_states(tx: Tx, bases: Sequence[BaseId]) -> dict[BaseId, IndexState]:
+    """The indexes of bases."""
+    rows = await queries.many(tx, IndexState, "index_states", ids=list(set(bases)))
+    return {row.id: row for row in rows}
