@@ -7,13 +7,16 @@ from typing import Any, cast
 import pytest
 
 from gristmill import app, clock
+from gristmill.db import Database
+from gristmill.ingest import update_index
 from gristmill.search import compaction
 
 
 @pytest.fixture(autouse=True)
 def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_WATCH_INTERVAL", "_COMPACTION_INTERVAL"):
-        monkeypatch.setattr(app, name, timedelta(0))
+    monkeypatch.setattr(app, "_WATCH_INTERVAL", timedelta(0))
+    for module in (compaction, update_index):
+        monkeypatch.setattr(module, "_CHECK_INTERVAL", timedelta(0))
 
 
 class FailingOnce:
@@ -40,8 +43,20 @@ async def test_queueing_compactions_goes_on_after_an_unexpected_error(
         return int(failing())
 
     monkeypatch.setattr(compaction.CompactionScheduler, "queue_due", queue_due)
-    loop = cast(Any, app)._keep_compacting(cast(Any, None))
-    await run_until_repeated(loop, failing)
+    await run_until_repeated(compaction.keep_compacting(cast(Any, None)), failing)
+    assert "a bug" in caplog.text
+
+
+async def test_queueing_index_updates_goes_on_after_an_unexpected_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing = FailingOnce()
+
+    async def queue_updates(_db: Database) -> int:
+        return int(failing())
+
+    monkeypatch.setattr(update_index, "queue_updates", queue_updates)
+    await run_until_repeated(update_index.keep_queueing(cast(Any, None)), failing)
     assert "a bug" in caplog.text
 
 
