@@ -29,8 +29,14 @@ from gristmill.search.lexer import lexemes
 from gristmill.search.query_syntax import Term, parse
 from gristmill.search.segment import ChunkText, build
 from tests.search.memory_index import MemoryEngine
+from tests.search.opensearch_cluster import ALL_TESTS
 
 DIMENSION = 16
+# Tests of thousands of points.
+LARGE = {
+    "test_a_scan_goes_through_all_pages_in_order",
+    "test_labels_and_removals_of_many_points_take_effect_before_the_call_returns",
+}
 EVERYTHING = PointFilter()
 next_number = itertools.count(1).__next__
 _SUBJECTS = ["the miller", "a water wheel", "the old mill stone", "an 知识库", "os.path.join", "grain"]
@@ -47,6 +53,8 @@ async def engine(request: pytest.FixtureRequest) -> AsyncGenerator[Engine]:
     if request.param == "memory":
         yield MemoryEngine()
         return
+    if request.node.originalname in LARGE and not ALL_TESTS:
+        pytest.skip("takes long in a cluster: set OPENSEARCH_TESTS=all")
     cluster = request.getfixturevalue("opensearch")
     prefix = f"test-{uuid4().hex[:8]}"
     engine = OpenSearch(cluster.urls, prefix=prefix)

@@ -18,7 +18,7 @@ from gristmill import catalog, faults, jobs
 from gristmill.catalog import Base, BaseId
 from gristmill.db import Database
 from gristmill.jobs import Activity, Done, Job, Outcome, Snooze
-from gristmill.search import removal, segment, store
+from gristmill.search import publish, removal, segment
 from gristmill.search.index import tasks
 from gristmill.search.index.engines import Indexes
 from gristmill.search.index.port import IndexUnavailable
@@ -87,7 +87,7 @@ class IndexMover:
                 after = texts[-1].no
                 async with self._db.transaction() as tx:
                     await jobs.fence(tx, job)
-                    await store.insert_segment(tx, base.id, new)
+                    await publish.add_segment(tx, base.id, new)
                     await jobs.save_result(tx, job, {"after": after})
                 await faults.point("move_index.step")
 

@@ -37,6 +37,7 @@ from gristmill.search.index import tasks
 from gristmill.search.index.pending_put import LexedChunks, PendingPut
 from gristmill.search.index.port import IndexUnavailable
 from gristmill.search.index.tasks import NumberedVersion
+from gristmill.search.segment import Segment
 from gristmill.search.store import PreparedWrite, VersionChunks, prepare_write, segment_input
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "PendingPut",
     "PreparedWrite",
     "VersionChunks",
+    "add_segment",
     "discard_from_index",
     "discard_leftovers",
     "discard_unpublished",
@@ -89,6 +91,11 @@ async def reusable_vectors(
 async def write(tx: Tx, base_id: BaseId, prepared: PreparedWrite) -> None:
     """Write chunks of versions that are not live yet."""
     await store.write(tx, base_id, prepared)
+
+
+async def add_segment(tx: Tx, base_id: BaseId, new: Segment) -> None:
+    """Add a segment of chunks that are written already, and have none."""
+    await store.insert_segment(tx, base_id, new)
 
 
 async def write_unindexed(
