@@ -55,8 +55,8 @@ from gristmill.operations import uploads
 from gristmill.operations.recover import recover_bases
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.search import Searcher, compaction
-from gristmill.search.index.engines import Indexes
-from gristmill.search.index.port import Engine
+from gristmill.search.index.engine import Engine
+from gristmill.search.index.engine_indexes import EngineIndexes
 from gristmill.server import api, ui
 from gristmill.settings import Settings
 from gristmill.sources.blobs import BlobStore
@@ -102,7 +102,7 @@ class Gristmill:
     context: api.ApiContext
     broadcaster: Broadcaster
     connectors: ConnectorRegistry
-    indexes: Indexes
+    indexes: EngineIndexes
     worker: asyncio.Task[None] | None
 
     @functools.cached_property
@@ -125,7 +125,7 @@ class _WorkerParts:
     connectors: ConnectorRegistry
     analyst: ImageDescriber
     processors: Mapping[str, Processor]
-    indexes: Indexes
+    indexes: EngineIndexes
 
 
 @asynccontextmanager
@@ -180,7 +180,7 @@ async def gristmill(
         }
         for processor in processors.values():
             stack.push_async_callback(processor.close)
-        indexes = Indexes(engine) if engine is not None else services.create_indexes(settings)
+        indexes = EngineIndexes(engine) if engine is not None else services.create_indexes(settings)
         stack.push_async_callback(indexes.close)
         parts = _WorkerParts(
             settings,

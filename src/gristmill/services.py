@@ -9,7 +9,7 @@ from gristmill.ingest.image_describers import ImageDescriber, OcrDescriber, Visi
 from gristmill.ingest.processors import DoclingServe, MinerU, Processor, ProcessorConfig
 from gristmill.readers import ReadLimits
 from gristmill.search import HttpReranker
-from gristmill.search.index.engines import Indexes
+from gristmill.search.index.engine_indexes import EngineIndexes
 from gristmill.search.index.opensearch import OpenSearch
 from gristmill.settings import ProcessorSettings, Settings
 from gristmill.sources.disk import SYSTEM_FOLDERS, DiskAccess
@@ -62,12 +62,12 @@ def create_reranker(settings: Settings) -> HttpReranker | None:
     )
 
 
-def create_indexes(settings: Settings) -> Indexes:
+def create_indexes(settings: Settings) -> EngineIndexes:
     """The search engine of the settings, if there is one."""
     if settings.index_url is None:
-        return Indexes()
+        return EngineIndexes()
     urls = settings.index_url.get_secret_value().split(",")
-    return Indexes(
+    return EngineIndexes(
         OpenSearch(
             urls,
             prefix=settings.index_prefix,

@@ -30,7 +30,7 @@ from gristmill.jobs import Handler, Job, QueueLimits, retry, store
 from gristmill.jobs.retry import LOST_FACTOR
 from gristmill.operations import add, bases, reindex
 from gristmill.operations.source_factory import FolderSource, SourceFactory
-from gristmill.search.index.engines import NO_ENGINE, Indexes
+from gristmill.search.index.engine_indexes import NO_ENGINE, EngineIndexes
 from gristmill.settings import Settings
 from gristmill.sources import FileSource, NoteSource
 from gristmill.sources.blobs import BlobStore
@@ -73,7 +73,7 @@ class ManualWorker:
         pool: ReaderPool | None = None,
         analyst: ImageDescriber | None = None,
         processors: Mapping[str, Processor] | None = None,
-        indexes: Indexes = NO_ENGINE,
+        indexes: EngineIndexes = NO_ENGINE,
     ) -> "ManualWorker":
         """A worker with every handler of the app; without a reader pool, every file is read as text."""
         embedders = Embedders(settings, settings.cache_dir, {"hashed": embedder or HashedEmbedder()})

@@ -1,5 +1,5 @@
-"""The cluster for tests of the distributed index."""
+"""The cluster for tests of bases in a search engine."""
 
-from tests.search.opensearch_cluster import opensearch, own_opensearch, shared_cluster
+from tests.search.shared_cluster import opensearch, own_opensearch, shared_cluster
 
 __all__ = ["opensearch", "own_opensearch", "shared_cluster"]

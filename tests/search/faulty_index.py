@@ -1,21 +1,29 @@
-"""A search engine in memory that fails as engines and networks do, by a plan.
+"""A wrapper around a search engine that fails as engines and networks do.
+
+By a plan, of which each change takes the next entry; when none is left, nothing goes wrong:
 
     unavailable    nothing happens, and an error comes back
     lost           it happens, but its acknowledgement is lost
     partial        half of it happens, then an error comes back
     doubled        it happens twice: a proxy or a client has repeated the request
     late           an error comes back, and it happens afterwards, when `deliver_late` is called
-    stale          a search reads what was there some time ago
 
-A plan is a list of these; each call takes the next, and none is left, nothing goes wrong.
+Until told otherwise:
+
+    is_down        every call fails
+    answers        changes hang while it is not set
+    is_stale       searches read what was there at the last `remember`
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, TypeVar
+from uuid import uuid4
 
 from gristmill.catalog import BaseId, ItemId
-from gristmill.search.index.port import (
+from gristmill.search.index.engine import (
     Engine,
+    EngineIndex,
     Found,
     Health,
     IndexUnavailable,
@@ -28,24 +36,38 @@ from gristmill.search.index.port import (
     Statistics,
 )
 from gristmill.search.query_syntax import Term
-from tests.search.memory_index import MemoryEngine, MemoryIndex
+from tests.search.index_setup import copy_points
+from tests.search.opensearch_cluster import Cluster
 
-Fault = Literal["none", "unavailable", "lost", "partial", "doubled", "late", "stale"]
-WRITE_FAULTS: tuple[Fault, ...] = ("none", "unavailable", "lost", "partial", "doubled", "late")
+Fault = Literal["none", "unavailable", "lost", "partial", "doubled", "late"]
+FAULTS: tuple[Fault, ...] = ("none", "unavailable", "lost", "partial", "doubled", "late")
 Value = TypeVar("Value")
 
 
 class FaultyEngine(Engine):
-    """An engine that follows a plan."""
+    """An engine that fails when it is told to."""
 
-    def __init__(self) -> None:
-        self.inner = MemoryEngine()
+    def __init__(self, inner: Engine) -> None:
+        self._inner = inner
         self.plan: list[Fault] = []
-        self.is_stale = False  # searches read what was there at the last `remember`
         self.late: list[Callable[[], Awaitable[object]]] = []
+        self.is_down = False
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.requests = 0  # changes that were asked for
+        self.stale_copies: dict[BaseId, BaseId] = {}
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether searches read what was there some time ago."""
+        return bool(self.stale_copies)
 
     def next_fault(self) -> Fault:
         return self.plan.pop(0) if self.plan else "none"
+
+    def check(self) -> None:
+        if self.is_down:
+            raise IndexUnavailable("It is switched off.")
 
     async def deliver_late(self) -> None:
         """Let everything happen that was late."""
@@ -53,30 +75,33 @@ class FaultyEngine(Engine):
         for call in late:
             await call()
 
-    def remember(self) -> None:
-        """Note what searches read while `is_stale`."""
-        for index in self.inner.indexes.values():
-            index.stale_points = dict(index.points)
+    def remember(self, cluster: Cluster, base: BaseId) -> None:
+        """From now on, searches of the base read what the engine has at this moment: a copy, under another id."""
+        copy = BaseId(uuid4())
+        copy_points(cluster, base, copy)
+        self.stale_copies[base] = copy
 
     async def prepare(self, space: Space) -> "FaultyIndex":
+        self.check()
         if self.next_fault() == "unavailable":
             raise IndexUnavailable("It can't be reached.")
-        return FaultyIndex(self, await self.inner.prepare(space))
+        return FaultyIndex(self, await self._inner.prepare(space))
 
     async def drop(self, base: BaseId) -> None:
-        await self.inner.drop(base)
+        self.check()
+        await self._inner.drop(base)
 
     async def health(self) -> Health:
-        return await self.inner.health()
+        return Health("down", "It is switched off.") if self.is_down else await self._inner.health()
 
     async def close(self) -> None:
-        pass
+        await self._inner.close()
 
 
 class FaultyIndex:
     """The points of one space."""
 
-    def __init__(self, engine: FaultyEngine, inner: MemoryIndex) -> None:
+    def __init__(self, engine: FaultyEngine, inner: EngineIndex) -> None:
         self._engine, self._inner = engine, inner
 
     async def put(self, points: Sequence[Point]) -> None:
@@ -95,9 +120,12 @@ class FaultyIndex:
     async def _change(
         self, values: Sequence[Value], work: Callable[[Sequence[Value]], Awaitable[object]]
     ) -> None:
+        self._engine.requests += 1
+        await self._engine.answers.wait()
+        self._engine.check()
         fault = self._engine.next_fault()
         match fault:
-            case "none" | "stale":
+            case "none":
                 await work(values)
                 return
             case "doubled":
@@ -117,25 +145,24 @@ class FaultyIndex:
     async def ask(
         self, base: BaseId, legs: Sequence[Leg], scope: PointFilter, limit: int
     ) -> list[list[Found]]:
-        return await self._reader().ask(base, legs, scope, limit)
+        return await self._inner.ask(self._read_base(base), legs, scope, limit)
 
     async def statistics(self, base: BaseId, terms: Sequence[Term], scope: PointFilter) -> Statistics:
-        return await self._reader().statistics(base, terms, scope)
+        return await self._inner.statistics(self._read_base(base), terms, scope)
 
     async def item_scores(
         self, base: BaseId, leg: KeywordLeg, items: Sequence[ItemId]
     ) -> dict[ItemId, float]:
-        return await self._reader().item_scores(base, leg, items)
+        return await self._inner.item_scores(self._read_base(base), leg, items)
 
     async def count_above(self, base: BaseId, leg: KeywordLeg, score: float) -> int:
-        return await self._reader().count_above(base, leg, score)
+        return await self._inner.count_above(self._read_base(base), leg, score)
 
     async def scan(self, base: BaseId, after: int) -> list[tuple[int, ItemId, int]]:
+        self._engine.check()
         return await self._inner.scan(base, after)
 
-    def _reader(self) -> MemoryIndex:
-        if not self._engine.is_stale:
-            return self._inner
-        reader = MemoryIndex(self._engine.inner)
-        reader.points = self._inner.stale_points
-        return reader
+    def _read_base(self, base: BaseId) -> BaseId:
+        """The base, or the copy that a stale search reads."""
+        self._engine.check()
+        return self._engine.stale_copies.get(base, base)

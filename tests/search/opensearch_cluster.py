@@ -1,16 +1,13 @@
 """A real OpenSearch cluster on loopback: one process per node, so that a test can kill one and start it again.
 
-The processes of one test run share a cluster: the first that needs it starts it, the last that ends stops it. It has one node;
-with OPENSEARCH_TESTS=all it has three, and the tests run that kill nodes, which takes minutes. A test that kills nodes has the
-cluster for itself.
+However the process ends that started a cluster, even by kill -9, `opensearch_guard.py` ends the nodes and removes their files.
+Tests share one cluster (`shared_cluster.py`).
 
 `python -m tests.search.opensearch_cluster` runs one until its standard input ends.
 """
 
 import fcntl
-import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,13 +18,12 @@ from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from uuid import uuid4
 
 import httpx
 import psutil
-import pytest
 
-from tests.search.opensearch_install import NotAvailable, install, java, unprivileged_user
+from tests.search.opensearch_guard import LOCK_NAME
+from tests.search.opensearch_install import install, java, unprivileged_user
 
 _HEAP = "512m"
 _START_LOOKS = 1_200
@@ -213,119 +209,33 @@ def create_cluster(folder: Path, nodes: int) -> Cluster:
     )
 
 
+def start_guard(folder: Path) -> None:
+    """Start the process that ends the cluster of a folder once nobody holds the folder's lock. The caller holds it."""
+    subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("opensearch_guard.py")), str(folder)],
+        start_new_session=True,  # it outlives a Ctrl-C
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ).returncode = 0  # it also outlives this process
+
+
 @contextmanager
 def run_cluster(nodes: int = 3) -> Generator[Cluster]:
     """A cluster that is green; killed and removed at the end."""
     folder = Path(tempfile.mkdtemp(prefix="gristmill-opensearch-"))
-    cluster = create_cluster(folder, nodes)
-    try:
-        for node in cluster.nodes:
-            cluster.start(node)
-        cluster.wait()
-        yield cluster
-    finally:
-        cluster.kill()
-        cluster.http.close()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-# ── one cluster for all processes of a test run ──────────────────────────────────────────────────────────
-
-ALL_TESTS = os.environ.get("OPENSEARCH_TESTS") == "all"
-takes_minutes = pytest.mark.skipif(not ALL_TESTS, reason="takes minutes: set OPENSEARCH_TESTS=all")
-
-
-@dataclass
-class SharedCluster:
-    """The folder that the processes of a run share: the cluster's description, its users, and the locks."""
-
-    folder: Path
-
-    @contextmanager
-    def locked(self, name: str, mode: int = fcntl.LOCK_EX) -> Generator[None]:
-        """Hold a lock during the block."""
-        with (self.folder / name).open("a") as file:
-            fcntl.flock(file, mode)
-            yield
-
-    def join(self) -> None:
-        """Start the cluster if no process has, and become one of its users."""
-        with self.locked("users.lock"):
-            if not self._description.exists():
-                cluster = create_cluster(self.folder, 3 if ALL_TESTS else 1)
-                for node in cluster.nodes:
-                    cluster.start(node)
-                cluster.wait()
-                cluster.http.close()
-                self.save(cluster)
-            (self.folder / f"user-{os.getpid()}").touch()
-
-    def leave(self) -> None:
-        """Stop being a user; the last one stops the cluster."""
-        with self.locked("users.lock"):
-            (self.folder / f"user-{os.getpid()}").unlink()
-            others = [int(path.name.removeprefix("user-")) for path in self.folder.glob("user-*")]
-            if not any(map(psutil.pid_exists, others)):
-                cluster = self.load()
-                cluster.kill()
-                cluster.http.close()
-                shutil.rmtree(self.folder, ignore_errors=True)
-
-    @property
-    def _description(self) -> Path:
-        return self.folder / "cluster.json"
-
-    def save(self, cluster: Cluster) -> None:
-        """Note which nodes there are."""
-        nodes = [
-            [node.name, str(node.folder), node.http_port, node.transport_port, node.pid]
-            for node in cluster.nodes
-        ]
-        self._description.write_text(json.dumps({"home": str(cluster.home), "nodes": nodes}))
-
-    def load(self) -> Cluster:
-        """The cluster as it was last noted."""
-        noted = json.loads(self._description.read_text())
-        nodes = [Node(name, Path(folder), *numbers) for name, folder, *numbers in noted["nodes"]]
-        return Cluster(Path(noted["home"]), nodes)
-
-
-@pytest.fixture(scope="session")
-def shared_cluster() -> Generator[SharedCluster]:
-    """The run's cluster; the tests are skipped where OpenSearch can't be had."""
-    try:
-        install()
-    except NotAvailable as reason:
-        pytest.skip(str(reason))
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid4().hex)
-    shared = SharedCluster(Path(tempfile.gettempdir()) / f"gristmill-opensearch-{run}")
-    shared.folder.mkdir(mode=0o755, exist_ok=True)
-    shared.join()
-    yield shared
-    shared.leave()
-
-
-@pytest.fixture
-def opensearch(shared_cluster: SharedCluster) -> Generator[Cluster]:
-    """The cluster, for a test that only uses it."""
-    with shared_cluster.locked("cluster.lock", fcntl.LOCK_SH):
-        cluster = shared_cluster.load()
-        yield cluster
-        cluster.http.close()
-
-
-@pytest.fixture
-def own_opensearch(shared_cluster: SharedCluster) -> Generator[Cluster]:
-    """The cluster, for a test that kills nodes: no other test uses it at the same time."""
-    with shared_cluster.locked("cluster.lock"):
-        cluster = shared_cluster.load()
-        yield cluster
-        for node in cluster.nodes:
-            if not node.is_running:
+    with (folder / LOCK_NAME).open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        start_guard(folder)
+        cluster = create_cluster(folder, nodes)
+        try:
+            for node in cluster.nodes:
                 cluster.start(node)
-        cluster.wait()
-        shared_cluster.save(cluster)
-        cluster.http.close()
+            cluster.wait()
+            yield cluster
+        finally:
+            cluster.kill()
+            cluster.http.close()
 
 
 if __name__ == "__main__":

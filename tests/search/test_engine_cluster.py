@@ -1,4 +1,4 @@
-"""A base in a real OpenSearch cluster of three nodes: through the API, with a worker."""
+"""A base in an OpenSearch cluster of three nodes, while the cluster is away and while workers are killed."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -14,13 +14,14 @@ from gristmill.db import Database
 from gristmill.operations import add as add_operation
 from gristmill.operations import bases
 from gristmill.settings import Settings
-from tests.api_calls import add_items, assert_problem, make_base, search, wait_for_job
+from tests.api_calls import add_items, assert_problem, make_base
 from tests.crash.event_consumers import Daemon
 from tests.embedding.hashed import HashedEmbedder
 from tests.gristmill_process import environment
 from tests.operations.manual_worker import UNLIMITED, note_to_add
-from tests.search.opensearch_cluster import Cluster, takes_minutes
-from tests.search.test_engine_base import add, note, titles, titles_for, until_no_tasks
+from tests.search.opensearch_cluster import Cluster
+from tests.search.shared_cluster import takes_minutes
+from tests.search.test_engine_base import add, note, titles
 from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.slow
@@ -40,51 +41,6 @@ async def mill(settings: Settings, request: pytest.FixtureRequest) -> AsyncGener
     )
     async with app.gristmill(in_engine, work=True, extra_embedders={"hashed": HashedEmbedder()}) as running:
         yield running
-
-
-def count_points(opensearch: Cluster, mill: app.Gristmill) -> int:
-    """The points of all bases of this test that the cluster has."""
-    url = f"{opensearch.urls[0]}/{mill.settings.index_prefix}-*/_count"
-    return opensearch.http.get(url).json()["count"]
-
-
-async def test_items_are_found_changed_hidden_and_removed(
-    mill: app.Gristmill, http: httpx.AsyncClient, opensearch: Cluster, tmp_path: Path
-) -> None:
-    """What is added is found; access that is taken away is gone from the next search; the receipt means that it is gone."""
-    base = await make_base(http, acl=["org:*"])
-    file = tmp_path / "stones.md"
-    file.write_text("# Stones\n\nThe miller dresses the mill stones in winter.\n")
-    wheel, secret, _ = await add(
-        http,
-        base,
-        note("The water wheel turns"),
-        note("The wheel of gold", metadata={"secret": True}),
-        {"type": "file", "path": str(file)},
-    )
-    assert (await titles(http, base, "water wheel"))[0] == "The water wheel turns"
-    assert (await titles(http, base, "mill stones"))[0] == "stones.md"
-    assert await titles(http, base, "wheel", mode="text", filters={"metadata": {"secret": True}}) == [
-        "The wheel of gold"
-    ]
-    assert count_points(opensearch, mill) == 3
-    (hit, *_) = await search(http, base, "water wheel", mode="text", explain=True)
-    assert sum(term["score"] for term in hit["explain"]["terms"]) == pytest.approx(
-        hit["explain"]["textScore"], rel=0.02
-    )
-    why = (await http.post(f"/api/knowledge-items/{secret}/why-not", json={"query": "water wheel"})).json()
-    assert (why["rank"], why["ranks"]["text"]) == (2, 2)
-
-    await http.patch(f"/api/knowledge-items/{secret}", json={"acl": ["group:smiths"]})
-    assert "The wheel of gold" not in await titles_for(mill, base, "a@example.org", "wheel")
-    await until_no_tasks(mill)
-    assert "The wheel of gold" not in await titles_for(mill, base, "a@example.org", "wheel")
-
-    ended = await wait_for_job(http, (await http.delete(f"/api/knowledge-items/{wheel}")).json()["jobId"])
-    assert (ended["state"], count_points(opensearch, mill)) == ("done", 2)
-    assert "The water wheel turns" not in await titles(http, base, "wheel")
-    ended = await wait_for_job(http, (await http.delete(f"/api/knowledge-bases/{base}")).json()["jobId"])
-    assert (ended["state"], count_points(opensearch, mill)) == ("done", 0)
 
 
 @takes_minutes

@@ -5,10 +5,11 @@ caller: no more, whatever the engine has, and no fewer, whatever it lacks of wha
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import Any, TypeVar
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,26 +26,28 @@ from gristmill.jobs import NewJob
 from gristmill.operations import bases, delete
 from gristmill.search import Searcher, SearchRequest, Target, selectivity
 from gristmill.search.index import tasks
-from gristmill.search.index.engines import Indexes
+from gristmill.search.index.engine_indexes import EngineIndexes
+from gristmill.search.index.opensearch import OpenSearch
 from gristmill.settings import Settings
 from gristmill.work import SweepIndex
-from tests.embedding.hashed import HashedEmbedder
 from tests.operations.manual_worker import ManualWorker, note_to_add
-from tests.search.faulty_index import WRITE_FAULTS, FaultyEngine, FaultyIndex
+from tests.search.faulty_index import FAULTS, Fault, FaultyEngine, FaultyIndex
+from tests.search.index_setup import EMBEDDER, PREFIX, points
+from tests.search.opensearch_cluster import Cluster
+from tests.search.shared_cluster import ALL_TESTS
 
 pytestmark = pytest.mark.slow
 
 PATIENT = settings(
-    max_examples=6,
-    stateful_step_count=20,
+    max_examples=30 if ALL_TESTS else 3,
+    stateful_step_count=20 if ALL_TESTS else 15,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 CHOICE = st.integers(0, 1000)
-PLANS = st.lists(st.sampled_from(WRITE_FAULTS), max_size=4)
+PLANS = st.lists(st.sampled_from(FAULTS), max_size=4)
 ACLS = st.sampled_from([None, ["org:*"], ["user_email:a@x.org"], ["user_email:b@x.org"], []])
 VIEWERS = [ADMIN, member("a@x.org"), member("b@x.org")]
-EMBEDDER = HashedEmbedder()
 Result = TypeVar("Result")
 
 
@@ -53,6 +56,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     url: str  # set by the test
     app_settings: Settings
+    cluster: Cluster
     worker: ManualWorker
     base: Base
 
@@ -60,8 +64,8 @@ class EngineMachine(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner()
         self.db = Database(self.url)
-        self.engine = FaultyEngine()
-        self.indexes = Indexes(self.engine)
+        self.engine = FaultyEngine(OpenSearch(self.cluster.urls, prefix=PREFIX))
+        self.indexes = EngineIndexes(self.engine)
         self.searcher = Searcher(self.db, cache_bytes=2**20, indexes=self.indexes)
         self.count = 0
         self.is_started = False
@@ -92,6 +96,7 @@ class EngineMachine(RuleBasedStateMachine):
             if self.is_started:
                 self.run(self.finish_and_check())
         finally:
+            self.run(self.indexes.close())
             self.run(self.db.close())
             self.runner.close()
 
@@ -162,8 +167,9 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(is_stale=st.booleans())
     def read_stale(self, is_stale: bool) -> None:
         """From now on searches read what the engine has at this moment, or again what it really has."""
-        self.engine.remember()
-        self.engine.is_stale = is_stale
+        self.engine.stale_copies.clear()
+        if is_stale:
+            self.engine.remember(self.cluster, self.base.id)
 
     @rule()
     def sweep(self) -> None:
@@ -200,8 +206,9 @@ class EngineMachine(RuleBasedStateMachine):
         return {chunk for chunk, acl in rows if viewer.sees(acl)}
 
     async def finish_and_check(self) -> None:
-        """Once nothing fails any more, all work ends, the engine has exactly the live chunks, and their labels are right."""
-        self.engine.plan, self.engine.is_stale = [], False
+        """Once nothing fails any more, all items are completed, and the engine has exactly the live chunks with their labels."""
+        self.engine.plan = []
+        self.engine.stale_copies.clear()
         await self.engine.deliver_late()
         for _ in range(20):
             await queue_updates(self.db)
@@ -209,24 +216,30 @@ class EngineMachine(RuleBasedStateMachine):
             if not await self.worker.work():
                 break
         await self.worker.assert_healthy()
+        assert {*(await self.worker.statuses()).values()} <= {"completed"}
         assert await self.worker.value("select count(*) from index_task") == 0
         assert await self.worker.value("select count(*) from deleted_chunk") == 0
         await self.queue_sweep()
         await self.worker.work()
-        points = self.engine.inner.points(self.base.id)
+        indexed = points(self.cluster, self.base.id)
         live = await self.worker.rows(
             "select c.no from chunk c join item i on i.id = c.item_id and i.live_version = c.version order by c.no"
         )
-        assert [point.no for point in points] == [no for (no,) in live]
+        assert [point["no"] for point in indexed] == [no for (no,) in live]
         async with self.db.connection() as tx:
-            labels = await tasks.labels(tx, [point.item for point in points])
-        assert [point.labels for point in points] == [labels[point.item] for point in points]
+            labels = await tasks.labels(tx, [ItemId(UUID(point["item"])) for point in indexed])
+        assert [point["labels"] for point in indexed] == [
+            labels[ItemId(UUID(point["item"]))].key for point in indexed
+        ]
 
 
 @pytest.fixture
-def machine(database_url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> type[EngineMachine]:
+def machine(
+    database_url: str, settings: Settings, opensearch: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> type[EngineMachine]:
     monkeypatch.setattr(engine_put, "_PATIENCE", timedelta(0))  # the job goes back to the queue at once
-    return type("Machine", (EngineMachine,), {"url": database_url, "app_settings": settings})
+    values = {"url": database_url, "app_settings": settings, "cluster": opensearch}
+    return type("Machine", (EngineMachine,), values)
 
 
 @pytest.fixture
@@ -246,13 +259,64 @@ def test_the_same_where_the_engine_filters_by_labels(machine: type[EngineMachine
 
 # ── planted faults ───────────────────────────────────────────────────────────────────────────────────────
 
+Step = Callable[[EngineMachine], object]
 
-def run_sequence(machine: EngineMachine) -> None:
-    """Add, replace, hide and delete notes, with failures in between."""
+
+def add(title: str, *, words: int = 5, acl: list[str] | None = None) -> Step:
+    return lambda machine: machine.add_note(title, words, acl)
+
+
+def work(*plan: Fault) -> Step:
+    return lambda machine: machine.work([*plan], 4)
+
+
+def change_access(acl: list[str]) -> Step:
+    return lambda machine: machine.change_access(0, acl)
+
+
+def delete_item(machine: EngineMachine) -> None:
+    machine.delete_item(0)
+
+
+@dataclass(frozen=True)
+class PlantedFault:
+    """A function that is replaced by one that does nothing, and the shortest sequence of steps that shows it."""
+
+    module: Any
+    name: str
+    result: Any
+    steps: tuple[Step, ...]
+
+
+FOR_BOB, FOR_ALL = ["user_email:b@x.org"], ["org:*"]
+PLANTED = {
+    "publishes before the engine has it": PlantedFault(
+        engine_put.EngineStage, "_try_put", None, (add("x"), work())
+    ),
+    "changes no labels": PlantedFault(
+        FaultyIndex, "relabel", None, (add("x", acl=FOR_BOB), work(), change_access(FOR_ALL), work())
+    ),
+    "does not remove what was deleted": PlantedFault(
+        FaultyIndex, "remove", None, (add("x"), work(), delete_item, work())
+    ),
+    "forgets what was deleted": PlantedFault(
+        tasks, "numbers_to_remove", [], (add("x"), work(), delete_item, work())
+    ),
+    "does not search what the engine has yet to learn": PlantedFault(
+        tasks, "items_with_tasks", [], (add("x", acl=FOR_BOB), work(), change_access(FOR_ALL))
+    ),
+    "does not repeat a put whose acknowledgement was lost": PlantedFault(
+        tasks, "puts_of_version", [], (add("x"), work("unavailable"), work())
+    ),
+}
+
+
+def run_steps(machine: EngineMachine, steps: Sequence[Step]) -> None:
+    """Start, do the steps, check after each of them and at the end."""
     machine.start()
     try:
-        for step in steps(machine):
-            step()
+        for step in steps:
+            step(machine)
             machine.searches_return_what_the_tables_say()
     except BaseException:
         machine.is_started = False
@@ -261,56 +325,18 @@ def run_sequence(machine: EngineMachine) -> None:
         machine.teardown()
 
 
-def steps(machine: EngineMachine) -> Iterator[Callable[[], None]]:
-    """The changes of `run_sequence`, in order."""
-    for number in range(3):
-        yield partial(machine.add_note, "x", 5, None)
-        yield partial(machine.work, ["lost"], 2)
-        yield partial(machine.work, [], 4)
-        yield partial(machine.add_note, "y", 900, ["org:*"])
-        yield partial(machine.work, ["partial", "late"], 2)
-        yield partial(machine.work, [], 4)
-        for acl in (["user_email:b@x.org"], ["org:*"]):
-            yield partial(machine.change_access, number, acl)
-            yield partial(machine.work, ["unavailable"], 4)
-            yield partial(machine.work, [], 4)
-        yield partial(machine.add_note, "z", 5, None)
-        yield partial(machine.work, [], 4)
-        yield partial(machine.delete_item, 2)
-        yield partial(machine.work, ["late"], 4)
-        yield machine.late_requests_arrive
-
-
-@pytest.mark.usefixtures("by_labels")
-def test_a_plain_sequence_breaks_nothing(machine: type[EngineMachine]) -> None:
-    run_sequence(machine())
-
-
-async def _nothing(*_: Any, **__: Any) -> Any:
-    return []
-
-
-PLANTED: dict[str, tuple[Any, str]] = {
-    "publishes before the engine has it": (engine_put.EngineStage, "_try_put"),
-    "changes no labels": (FaultyIndex, "relabel"),
-    "does not remove what was deleted": (FaultyIndex, "remove"),
-    "forgets what was deleted": (tasks, "numbers_to_remove"),
-    "does not search what the engine has yet to learn": (tasks, "items_with_tasks"),
-}
-
-
 @pytest.mark.usefixtures("by_labels")
 @pytest.mark.parametrize("fault", [*PLANTED])
 def test_the_machine_catches_code_that(
     machine: type[EngineMachine], monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    """The tests above can fail: a step that does nothing here breaks a promise."""
-    monkeypatch.setattr(
-        *PLANTED[fault], _nothing if fault != "publishes before the engine has it" else _succeed
-    )
+    """The tests above can fail: a few steps show that a function does nothing, and break nothing if it works."""
+    planted = PLANTED[fault]
+    run_steps(machine(), planted.steps)
+
+    async def do_nothing(*_: Any, **__: Any) -> Any:
+        return planted.result
+
+    monkeypatch.setattr(planted.module, planted.name, do_nothing)
     with pytest.raises(AssertionError):
-        run_sequence(machine())
-
-
-async def _succeed(*_: Any) -> None:
-    return None
+        run_steps(machine(), planted.steps)

@@ -1,298 +1,329 @@
-"""What every index must do: the contract of `search/index/port.py`, of the reference in memory and of a real cluster."""
+"""What every index must do, through the real pipeline and the real searcher: the embedded index, and a real OpenSearch."""
 
-import itertools
-from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from gristmill.catalog import BaseId, ItemId
-from gristmill.search import bm25
-from gristmill.search.index.opensearch import OpenSearch
-from gristmill.search.index.port import (
-    SCAN_PAGE,
-    Engine,
-    Index,
-    KeywordLeg,
-    Labels,
-    Point,
-    PointFilter,
-    Space,
-    VectorLeg,
-    metadata_tokens,
-)
-from gristmill.search.lexer import lexemes
-from gristmill.search.query_syntax import Term, parse
-from gristmill.search.segment import ChunkText, build
-from tests.search.memory_index import MemoryEngine
-from tests.search.opensearch_cluster import ALL_TESTS
+from gristmill import catalog
+from gristmill.catalog import ADMIN, Item
+from gristmill.catalog.access import member
+from gristmill.db import Database
+from gristmill.operations import bases, delete
+from gristmill.search import Hit, SearchRequest, Target, explain_missing, selectivity
+from gristmill.settings import Settings
+from tests.operations.manual_worker import index_folder
+from tests.search.index_setup import EMBEDDER, IndexSetup, connect, note, points
+from tests.search.opensearch_cluster import Cluster
 
-DIMENSION = 16
-# Tests of thousands of points.
-LARGE = {
-    "test_a_scan_goes_through_all_pages_in_order",
-    "test_labels_and_removals_of_many_points_take_effect_before_the_call_returns",
-}
-EVERYTHING = PointFilter()
-next_number = itertools.count(1).__next__
-_SUBJECTS = ["the miller", "a water wheel", "the old mill stone", "an 知识库", "os.path.join", "grain"]
-_VERBS = ["grinds", "turns", "is grinding", "wears down", "feeds"]
-_OBJECTS = ["wheat into flour", "barley", "the wheel of the mill", "flour, flour and flour", "nothing at all"]
+MODES = ("text", "vector", "hybrid")
+ANN, BOB = member("ann@x.org"), member("bob@x.org")
 TEXTS = [
-    f"{s} {v} {o}" * (1 + n % 3) for n, (s, v, o) in enumerate(itertools.product(_SUBJECTS, _VERBS, _OBJECTS))
+    f"{subject} {verb} {obj}" * (1 + (row + column) % 3)
+    for row, subject in enumerate(
+        ("the miller", "a water wheel", "an 知识库 of mills", "os.path.join", "grain")
+    )
+    for column, verb in enumerate(("grinds", "turns", "is grinding"))
+    for obj in ("wheat into flour", "barley", "the wheel of the mill", "flour, flour and flour")
+]
+QUERIES = [
+    "mill",
+    "the wheel of a mill",
+    "flour flour barley",
+    "知识库",
+    "os.path.join grain",
+    '"water wheel" turns',
+    "mill -barley",
+    "absent",
 ]
 
 
-@pytest.fixture(params=["memory", pytest.param("opensearch", marks=pytest.mark.slow)])
-async def engine(request: pytest.FixtureRequest) -> AsyncGenerator[Engine]:
+@pytest.fixture(params=["embedded", pytest.param("opensearch", marks=pytest.mark.slow)])
+async def setup(
+    request: pytest.FixtureRequest, db: Database, settings: Settings
+) -> AsyncGenerator[IndexSetup]:
     """Every implementation."""
-    if request.param == "memory":
-        yield MemoryEngine()
+    if request.param == "embedded":
+        yield await IndexSetup.start("embedded", db, settings)
         return
-    if request.node.originalname in LARGE and not ALL_TESTS:
-        pytest.skip("takes long in a cluster: set OPENSEARCH_TESTS=all")
-    cluster = request.getfixturevalue("opensearch")
-    prefix = f"test-{uuid4().hex[:8]}"
-    engine = OpenSearch(cluster.urls, prefix=prefix)
-    yield engine
-    await engine.close()
-    cluster.http.delete(f"{cluster.urls[0]}/{prefix}-*").raise_for_status()
+    async with connect(request.getfixturevalue("opensearch")) as indexes:
+        yield await IndexSetup.start("opensearch", db, settings, indexes)
 
 
-@pytest.fixture
-async def index(engine: Engine) -> Index:
-    return await engine.prepare(Space("tests/embedder", DIMENSION))
+@pytest.fixture(params=["by items", "by labels"])
+def both_filters(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few items in scope are listed; many are filtered by what the index knows of them."""
+    if request.param == "by labels":
+        monkeypatch.setattr(selectivity, "MAX_LISTED_ITEMS", -1)
 
 
-def new_base() -> BaseId:
-    return BaseId(uuid4())
+async def test_a_published_item_is_found_by_words_and_by_vector(setup: IndexSetup) -> None:
+    base = await setup.base()
+    assert await setup.titles(base, "wheel", "hybrid") == []
+    await setup.add_notes(base, "The water wheel turns", "The miller grinds wheat")
+    for mode in MODES:
+        assert (await setup.titles(base, "water wheel", mode))[0] == "The water wheel turns"
+    assert await setup.titles(base, "wheel") == ["The water wheel turns"]
 
 
-def vector(seed: int) -> NDArray[np.float32]:
-    return np.random.default_rng(seed).standard_normal(DIMENSION).astype(np.float32)
+async def test_a_new_version_replaces_the_old_one(setup: IndexSetup) -> None:
+    base = await setup.base()
+    await setup.add(base, note("rye bread", "recipe"))
+    await setup.worker.add(base, note("spelt bread", "recipe"), on_conflict="replace")
+    assert [hit.text for hit in await setup.search(base, "bread")] == ["rye bread"]
+    await setup.work()
+    for mode in MODES:
+        assert [hit.text for hit in await setup.search(base, "bread", mode)] == ["spelt bread"]
+    assert await setup.search(base, "rye") == []
 
 
-def point(
-    base: BaseId, text: str, *, item: ItemId | None = None, version: int = 1, labels: Labels | None = None
-) -> Point:
-    no = next_number()
-    counts = Counter(lexemes(text, "english"))
-    return Point(
-        no, base, item or ItemId(uuid4()), version, vector(no), counts, counts.total(), labels or Labels()
+async def test_a_deleted_item_is_gone_from_the_next_search(setup: IndexSetup) -> None:
+    base = await setup.base()
+    _, gone = await setup.add_notes(base, "a wheel that stays", "a wheel that goes")
+    await delete.delete(setup.db, base.id, [gone.id])
+    for mode in MODES:
+        assert await setup.titles(base, "wheel", mode) == ["a wheel that stays"]
+    await setup.work()
+    assert await setup.titles(base, "wheel", "hybrid") == ["a wheel that stays"]
+    await setup.worker.assert_healthy()
+
+
+@pytest.mark.usefixtures("both_filters")
+async def test_changed_access_takes_effect_with_the_next_search(setup: IndexSetup) -> None:
+    """S2-28, C18: also while the index has not learnt of it."""
+    base = await setup.base(acl=["org:*"])
+    first, second = await setup.add_notes(base, "an oak wheel", "an iron wheel")
+    assert await setup.titles(base, "wheel", viewer=ANN) == ["an oak wheel", "an iron wheel"]
+    for acl, seen in {("user_email:bob@x.org",): False, ("user_email:ann@x.org",): True, (): False}.items():
+        async with setup.db.transaction() as tx:
+            await catalog.set_acl(tx, first.id, [*acl])
+        for _ in range(2):  # before and after the index has learnt of it
+            for mode in MODES:
+                assert ("an oak wheel" in await setup.titles(base, "wheel", mode, viewer=ANN)) is seen
+            await setup.work()
+        assert await setup.titles(base, "wheel", viewer=ADMIN) == ["an oak wheel", "an iron wheel"]
+    base = await bases.patch(setup.db, base.id, acl=["user_email:bob@x.org"])
+    assert await setup.titles(base, "wheel", viewer=ANN) == []
+    assert await setup.titles(base, "wheel", viewer=BOB) == [second.title]
+
+
+@pytest.mark.usefixtures("both_filters")
+async def test_filters(setup: IndexSetup, tmp_path: Path) -> None:
+    """By type, place in the tree, metadata and dates, in every mode."""
+    base = await setup.base()
+    for path in ("folder/a.md", "folder/inner/b.md"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(f"a wheel of {path}")
+    items = await index_folder(setup.worker, base, tmp_path / "folder")
+    await setup.add(
+        base,
+        note("a wheel of oak", "oak", metadata={"wood": True, "tags": ["a", "b"]}),
+        note("a wheel of iron", "iron", metadata={"wood": False, "year": 1900}),
+    )
+    await setup.worker.rows(
+        "update item set created_at = created_at - interval '1 year' where title = 'oak' returning id"
+    )
+    await setup.work()
+    last_month = datetime.now(UTC) - timedelta(days=30)
+    expected: list[tuple[dict[str, Any], set[str]]] = [
+        ({}, {"a.md", "b.md", "oak", "iron"}),
+        ({"types": ("note",)}, {"oak", "iron"}),
+        ({"types": ("url",)}, set()),
+        ({"under": (items["folder"].id,)}, {"a.md", "b.md"}),
+        ({"under": (items["inner"].id,)}, {"b.md"}),
+        ({"under": (items["a.md"].id,)}, {"a.md"}),
+        ({"metadata": {"wood": True}}, {"oak"}),
+        ({"metadata": {"tags": ["b"]}}, {"oak"}),
+        ({"metadata": {"year": 1900.0}}, {"iron"}),
+        ({"metadata": {"wood": 1}}, set()),
+        ({"created_before": last_month}, {"oak"}),
+        ({"created_after": last_month, "types": ("note",)}, {"iron"}),
+    ]
+    for filters, titles in expected:
+        for mode in MODES:
+            assert {*await setup.titles(base, "wheel", mode, filters=filters)} == titles, (filters, mode)
+
+
+async def test_prefixes_phrases_and_excluded_words(setup: IndexSetup) -> None:
+    base = await setup.base()
+    await setup.add_notes(base, "grain in a mill stone bowl", "grind a stone in the mill", "water")
+    for query, titles in {
+        "gr*": {"grain in a mill stone bowl", "grind a stone in the mill"},
+        '"mill stone"': {"grain in a mill stone bowl"},
+        '"stone mill" water': set[str](),
+        "stone -grain": {"grind a stone in the mill"},
+        'stone -"mill stone"': {"grind a stone in the mill"},
+        "-grain": set[str](),
+        "the absent": {"grind a stone in the mill"},
+    }.items():
+        assert {*await setup.titles(base, query)} == titles, query
+
+
+async def test_a_word_with_several_lexemes_counts_them_together(setup: IndexSetup) -> None:
+    """In a base of two languages a word has a lexeme in each."""
+    base = await setup.base()
+    english = (
+        "The old mills of the valley are standing by the water since the days of the first settlers. " * 3
+    )
+    german = (
+        "Die alten Mühlen im Tal stehen seit den Tagen der ersten Siedler am Wasser und mahlen Korn. " * 3
+    )
+    await setup.add(base, note(english, "english"), note(german, "german"))
+    for query, title in {"standing": "english", "mahlen": "german", "Mühlen": "german"}.items():
+        (hit,) = await setup.search(base, query, explain=True)
+        assert hit.title == title
+        assert hit.explanation is not None
+        (term,) = hit.explanation.terms
+        assert (term.count, term.chunks) == (3, 1), query
+
+
+@pytest.mark.slow
+async def test_scores_and_order_are_the_same_in_every_index(
+    db: Database, settings: Settings, opensearch: Cluster
+) -> None:
+    """Relevance does not depend on the index."""
+    async with connect(opensearch) as indexes:
+        embedded = await IndexSetup.start("embedded", db, settings)
+        engine = await IndexSetup.start("opensearch", db, settings, indexes)
+        first, second = await embedded.base("embedded"), await engine.base("engine")
+        documents = [note("\n\n".join(TEXTS[n : n + 5]), f"{n}") for n in range(0, len(TEXTS), 5)]
+        chunking = [note(text * 40, text[:20]) for text in TEXTS[:3]]  # several chunks each
+        for setup, base in ((embedded, first), (engine, second)):
+            await setup.add(base, *documents, *chunking)
+        for query in QUERIES:
+            for mode in MODES:
+                results = [
+                    await setup.search(base, query, mode, limit=50, explain=True)
+                    for setup, base in ((embedded, first), (engine, second))
+                ]
+                ranked = [sorted(map(_ranking, hits), key=_by_score) for hits in results]
+                assert [hit[:2] for hit in ranked[0]] == [hit[:2] for hit in ranked[1]], (query, mode)
+                scores = [[hit[2:] for hit in hits] for hits in ranked]
+                assert np.allclose(scores[0], scores[1], rtol=1e-4), (query, mode)
+
+
+def _ranking(hit: Hit) -> tuple[str, int, float, float]:
+    assert hit.explanation is not None
+    return hit.title, hit.start, hit.score, hit.explanation.text_score or 0.0
+
+
+def _by_score(ranking: tuple[str, int, float, float]) -> tuple[float, str, int]:
+    """Equal scores are in the order of the chunks' numbers, which differ."""
+    return -round(ranking[2], 3), *ranking[:2]
+
+
+async def test_another_base_does_not_change_a_ranking(setup: IndexSetup) -> None:
+    """Words are counted in each base by itself."""
+    base = await setup.base()
+    await setup.add_notes(base, *TEXTS[:20])
+    before = [[(hit.title, hit.score) for hit in await setup.search(base, query)] for query in QUERIES]
+    other = await setup.base("other")
+    await setup.add_notes(other, *(f"mill flour barley {'grain ' * number}" for number in range(40)))
+    assert before == [
+        [(hit.title, hit.score) for hit in await setup.search(base, query)] for query in QUERIES
+    ]
+
+
+@pytest.mark.usefixtures("both_filters")
+async def test_viewers_who_see_little_get_the_best_of_what_they_see(setup: IndexSetup) -> None:
+    """C19: never fewer than asked for, if there are so many; the nearest ones, whatever share of the base is visible."""
+    base = await setup.base(chunking={"maxTokens": 32})
+    shares = {"team:tenth": 100, "team:hundredth": 10, "team:thousandth": 1}
+    counts = [*((acl, count) for acl, count in shares.items()), *(("team:rest", 89) for _ in range(10))]
+    await setup.add(
+        base,
+        *(note(_paragraphs(n, count), f"{n}", acl=[acl]) for n, (acl, count) in enumerate(counts)),
+    )
+    total = await setup.worker.value("select count(*) from chunk")
+    assert total >= 1_000
+    for principals, count in {(): total, **{(acl,): count for acl, count in shares.items()}}.items():
+        viewer = catalog.Viewer(frozenset(principals)) if principals else ADMIN
+        for mode in ("text", "vector"):
+            hits = await setup.search(base, "wheel 17 of the mill", mode, viewer=viewer)
+            assert len(hits) == min(10, count), (principals, mode)
+        nearest = await setup.worker.rows(
+            "select c.id from chunk c join item i on i.id = c.item_id where i.acl && %s or %s"
+            " order by c.embedding <=> %s::vector, c.no limit 10",
+            [*principals],
+            not principals,
+            str(EMBEDDER.vector("wheel 17 of the mill").tolist()),
+        )
+        assert [hit.chunk_id for hit in hits] == [row[0] for row in nearest], principals
+
+
+def _paragraphs(seed: int, count: int) -> str:
+    """Text of so many chunks."""
+    words = [
+        "stone",
+        "water",
+        "grain",
+        "rye",
+        "oak",
+        "iron",
+        "belt",
+        "race",
+        "sluice",
+        "pond",
+        "gear",
+        "shaft",
+    ]
+    return "\n\n".join(
+        f"Wheel {n} of mill {seed}: " + " ".join(words[(seed * 7 + n * k) % 12] for k in range(1, 20))
+        for n in range(count)
     )
 
 
-async def by_words(
-    index: Index, base: BaseId, query: str, scope: PointFilter = EVERYTHING, limit: int = 100
-) -> list[int]:
-    leg = await keyword_leg(index, base, *parse(query, {"english"}).terms)
-    return [found.no for found in (await index.ask(base, [leg], scope, limit))[0]]
-
-
-async def keyword_leg(index: Index, base: BaseId, *terms: Term, **fields: Any) -> KeywordLeg:
-    """A search for these terms, with the statistics of the base."""
-    return KeywordLeg(terms, await index.statistics(base, terms, EVERYTHING), **fields)
-
-
-async def numbers(index: Index, base: BaseId) -> list[int]:
-    """The numbers of all points, page by page."""
-    found: list[int] = []
-    while page := await index.scan(base, found[-1] if found else 0):
-        found += [no for no, _, _ in page]
-    return found
-
-
-async def test_a_point_is_found_by_words_and_by_vector_once_put_returns(index: Index) -> None:
-    base = new_base()
-    first, second = point(base, "mill stones"), point(base, "water wheel")
-    await index.put([first, second])
-    legs = [await keyword_leg(index, base, Term(("wheel",))), VectorLeg(first.vector)]
-    words, nearest = await index.ask(base, legs, EVERYTHING, 10)
-    assert [found.no for found in words] == [second.no]
-    assert [found.no for found in nearest] == [first.no, second.no]
-    assert nearest[0].score == pytest.approx(1, abs=1e-5)
-
-
-async def test_a_repeated_put_changes_nothing_not_even_newer_labels(index: Index) -> None:
-    base = new_base()
-    chunk = point(base, "mill", labels=Labels(("group:a",)))
-    await index.put([chunk])
-    await index.relabel(base, [chunk.item], Labels(("group:b",)))
-    await index.put([chunk])
-    assert await numbers(index, base) == [chunk.no]
-    assert await by_words(index, base, "mill", PointFilter(("group:a",))) == []
-    assert await by_words(index, base, "mill", PointFilter(("group:b",))) == [chunk.no]
-
-
-def embedded_scores(texts: Sequence[str], query: str) -> dict[int, float]:
-    """The scores of the texts, by position, as the embedded index has them."""
-    chunks = [ChunkText(no, uuid4(), "", (), text) for no, text in enumerate(texts)]
-    segment = build(chunks, np.zeros((1, len(texts)), np.uint64))
-    terms = [
-        bm25.combine_postings(
-            term.weight,
-            [
-                (0, postings)
-                for name in term.names
-                if (postings := segment.index.postings_of(name)) is not None
-            ],
-            len(texts),
+async def test_hits_are_explained(setup: IndexSetup) -> None:
+    base = await setup.base(acl=["org:*"])
+    await setup.add_notes(base, "the water wheel turns", "wheat")
+    await setup.add(base, note("a hidden wheel", acl=["team:secret"]))
+    for viewer, chunks in ((ADMIN, 2), (ANN, 1)):
+        hits = await setup.search(base, "wheel turns", "hybrid", viewer=viewer, explain=True)
+        explanation = hits[0].explanation
+        assert explanation is not None
+        assert {term.term: term.chunks for term in explanation.terms} == {"wheel": chunks, "turn": 1}
+        assert sum(term.score for term in explanation.terms) == pytest.approx(
+            explanation.text_score, rel=1e-3
         )
-        for term in parse(query, {"english"}).terms
-    ]
-    scores = bm25.score(terms, segment.arrays.lengths)
-    return {no: float(score) for no, score in enumerate(scores) if score > 0}
 
 
-async def test_scores_equal_those_of_the_embedded_index_and_no_other_base_changes_them(
-    index: Index,
-) -> None:
-    """Relevance is the same as without an engine, and word statistics are those of the base alone."""
-    base, other = new_base(), new_base()
-    points = [point(base, text) for text in TEXTS]
-    await index.put(points)
-    queries = ["mill", "the wheel of a mill", "flour flour barley", "知识库", "os.path.join grain", "absent"]
-    for round_number in range(2):
-        for query in queries:
-            expected = {points[n].no: score for n, score in embedded_scores(TEXTS, query).items()}
-            leg = await keyword_leg(index, base, *parse(query, {"english"}).terms)
-            [hits] = await index.ask(base, [leg], EVERYTHING, len(TEXTS))
-            assert {hit.no: hit.score for hit in hits} == pytest.approx(expected, rel=1e-5), query
-            assert hits == sorted(hits, key=lambda hit: (-hit.score, hit.no))
-        if round_number == 0:
-            await index.put([point(other, "mill flour barley grain " * 5) for _ in range(100)])
+async def test_why_an_item_is_not_found(setup: IndexSetup) -> None:
+    base = await setup.base()
+    _, cart, hidden = await setup.add(
+        base,
+        note("the water wheel turns"),
+        note("wheat and a wheel of a cart", "cart"),
+        note("a wheel", acl=["team:secret"]),
+    )
+
+    async def why_not(item: Item, query: str, **options: Any) -> Any:
+        request = SearchRequest(query, mode="text", **options)
+        async with setup.db.connection() as tx:
+            (current,) = await catalog.find_items(tx, [item.id])
+        return await explain_missing(setup.db, setup.searcher, Target(base, EMBEDDER), request, current)
+
+    answer = await why_not(cart, "water wheel")
+    assert (answer.rank, answer.text_rank) == (3, 3)
+    assert {term.term: term.count for term in answer.terms} == {"water": 0, "wheel": 1}
+    answer = await why_not(hidden, "wheel", viewer=ANN)
+    assert (answer.rank, answer.reasons[0].code) == (None, "acl")
+    answer = await why_not(cart, "sluice")
+    assert "no_words" in {reason.code for reason in answer.reasons}
 
 
-async def test_a_term_of_several_lexemes_counts_their_occurrences_together(index: Index) -> None:
-    base = new_base()
-    texts = ["mill stone mill", "stone", "grain", "mill mill mill"]
-    points = [point(base, text) for text in texts]
-    await index.put(points)
-    leg = await keyword_leg(index, base, Term(("mill", "stone")))
-    [several] = await index.ask(base, [leg], EVERYTHING, 10)
-    one_word = ["mill mill mill", "mill", "grain", "mill mill mill"]
-    expected = {points[n].no: score for n, score in embedded_scores(one_word, "mill").items()}
-    assert {hit.no: hit.score for hit in several} == pytest.approx(expected, rel=1e-5)
-
-
-async def test_prefixes_required_and_excluded_words(index: Index) -> None:
-    base = new_base()
-    grain, grind, stone = (point(base, text) for text in ("grain", "grind stone", "stone"))
-    await index.put([grain, grind, stone])
-    leg = await keyword_leg(index, base, Term(("gr",), prefix=True))
-    [prefix] = await index.ask(base, [leg], EVERYTHING, 10)
-    assert {hit.no for hit in prefix} == {grain.no, grind.no}
-    leg = await keyword_leg(index, base, Term(("grind",)), Term(("stone",)), required=(("stone", "wheel"),))
-    [required] = await index.ask(base, [leg], EVERYTHING, 10)
-    assert {hit.no for hit in required} == {grind.no, stone.no}
-    leg = await keyword_leg(index, base, Term(("stone",)), excluded=(Term(("grind",)),))
-    [without] = await index.ask(base, [leg], EVERYTHING, 10)
-    assert [hit.no for hit in without] == [stone.no]
-
-
-async def test_both_legs_return_only_what_the_filter_passes(index: Index) -> None:
-    base, folder = new_base(), ItemId(uuid4())
-    everywhere = {"en": True, "tags": ["a", "b"]}
-    labels = [
-        Labels(("group:a",), (folder,), "file", metadata_tokens(everywhere)),
-        Labels(("group:b",), (), "url", metadata_tokens({"en": False})),
-        Labels(None, (folder,), "url"),
-    ]
-    first, second, third = points = [point(base, "mill", labels=label) for label in labels]
-    await index.put(points)
-    legs = [await keyword_leg(index, base, Term(("mill",))), VectorLeg(vector(0))]
-    for scope, expected in {
-        EVERYTHING: {first.no, second.no, third.no},
-        PointFilter(("group:a",)): {first.no, third.no},
-        PointFilter(("group:a",), sees_base_list=False): {first.no},
-        PointFilter(()): {third.no},
-        PointFilter((), sees_base_list=False): set[int](),
-        PointFilter(types=("url",)): {second.no, third.no},
-        PointFilter(under=(folder,)): {first.no, third.no},
-        PointFilter(under=(second.item,)): {second.no},
-        PointFilter(items=(first.item, third.item)): {first.no, third.no},
-        PointFilter(items=()): set[int](),
-        PointFilter(metadata=metadata_tokens({"tags": ["b"]})): {first.no},
-        PointFilter(metadata=metadata_tokens({"en": 1})): set[int](),
-    }.items():
-        for hits in await index.ask(base, legs, scope, 10):
-            assert {hit.no for hit in hits} == expected, scope
-
-
-async def test_nearest_neighbours_of_those_who_see_little(index: Index) -> None:
-    """Never fewer than k: the filter applies during the search."""
-    base = new_base()
-    points = [
-        point(base, "mill", labels=Labels((f"group:{n % 100}", f"tenth:{n % 10}"))) for n in range(1_500)
-    ]
-    await index.put(points)
-    for principals in (None, ("tenth:3",), ("group:42",)):
-        visible = [
-            p for p in points if principals is None or set(p.labels.principals or ()) & set(principals)
-        ]
-        for seed in range(5):
-            query = vector(seed)
-            [hits] = await index.ask(base, [VectorLeg(query)], PointFilter(principals), 10)
-
-            def cosine(p: Point, query: NDArray[np.float32] = query) -> float:
-                return float(p.vector @ query / np.linalg.norm(p.vector) / np.linalg.norm(query))
-
-            best = sorted(visible, key=cosine, reverse=True)[:10]
-            assert [hit.no for hit in hits] == [p.no for p in best]
-            assert [hit.score for hit in hits] == pytest.approx([cosine(p) for p in best], abs=1e-5)
-
-
-async def test_labels_and_removals_of_many_points_take_effect_before_the_call_returns(
-    index: Index,
-) -> None:
-    base, item = new_base(), ItemId(uuid4())
-    points = [
-        point(base, "mill", item=item, version=1 + n % 2, labels=Labels(("group:a",))) for n in range(1_300)
-    ]
-    other = point(base, "mill", labels=Labels(("group:a",)))
-    await index.put([*points, other])
-    await index.relabel(base, [item], Labels(("group:b",)))
-    assert await by_words(index, base, "mill", PointFilter(("group:a",))) == [other.no]
-    assert len(await by_words(index, base, "mill", PointFilter(("group:b",)), 2_000)) == 1_300
-    old = [p.no for p in points if p.version == 1]
-    await index.remove(base, old)
-    assert set(await numbers(index, base)) == {other.no, *(p.no for p in points if p.version == 2)}
-    await index.remove(base, [p.no for p in points])
-    await index.remove(base, old)
-    assert await numbers(index, base) == [other.no]
-
-
-async def test_scores_are_summed_by_item_and_ranks_counted(index: Index) -> None:
-    base, item = new_base(), ItemId(uuid4())
-    await index.put([point(base, text, item=item) for text in ("mill", "mill mill stone", "grain")])
-    await index.put([other := point(base, "mill of another item")])
-    leg = await keyword_leg(index, base, Term(("mill",)))
-    [hits] = await index.ask(base, [leg], EVERYTHING, 10)
-    by_no = {hit.no: hit.score for hit in hits}
-    sums = await index.item_scores(base, leg, [item, other.item])
-    assert sums[other.item] == pytest.approx(by_no[other.no], rel=1e-5)
-    assert sums[item] == pytest.approx(sum(by_no.values()) - by_no[other.no], rel=1e-5)
-    assert [await index.count_above(base, leg, hit.score) for hit in hits] == [0, 1, 2]
-    mine = await index.statistics(base, leg.terms, PointFilter(items=(item,)))
-    assert (mine.chunks, mine.by_term) == (3, (2,))
-
-
-async def test_dropping_a_base_leaves_the_others(index: Index) -> None:
-    base, other = new_base(), new_base()
-    await index.put([point(base, "mill"), point(base, "stone"), survivor := point(other, "mill")])
-    assert await index.drop(base) == 2
-    assert await numbers(index, base) == []
-    assert await numbers(index, other) == [survivor.no]
-
-
-async def test_a_scan_goes_through_all_pages_in_order(index: Index) -> None:
-    base = new_base()
-    points = [point(base, "mill") for _ in range(SCAN_PAGE + 10)]
-    await index.put(points)
-    first_page = await index.scan(base, 0)
-    assert first_page == [(p.no, p.item, p.version) for p in points[:SCAN_PAGE]]
-    assert await numbers(index, base) == [p.no for p in points]
+async def test_a_base_is_removed_and_others_stay(setup: IndexSetup, request: pytest.FixtureRequest) -> None:
+    base, other = await setup.base(), await setup.base("other")
+    await setup.add_notes(base, "a wheel")
+    await setup.add_notes(other, "a wheel")
+    await bases.delete(setup.db, base.id)
+    assert await setup.titles(base, "wheel", "hybrid") == []
+    await setup.work()
+    assert await setup.titles(other, "wheel", "hybrid") == ["a wheel"]
+    assert await setup.worker.value("select count(*) from chunk where base_id = %s", base.id) == 0
+    if setup.kind == "opensearch":
+        cluster: Cluster = request.getfixturevalue("opensearch")
+        assert points(cluster, base.id) == []
+        assert len(points(cluster, other.id)) == 1

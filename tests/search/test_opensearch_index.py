@@ -1,21 +1,41 @@
-"""What is special about an OpenSearch cluster: what it stores and refuses, and what happens when nodes die."""
+"""An OpenSearch cluster as an engine: what `search/index/engine.py` asks for, what it stores, and what happens when nodes die."""
 
 import asyncio
+import itertools
+from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 from uuid import uuid4
 
 import numpy as np
 import pytest
 
-from gristmill.catalog import ItemId
+from gristmill.catalog import BaseId, ItemId
 from gristmill.errors import Permanent
+from gristmill.search.index import opensearch as opensearch_engine
+from gristmill.search.index.engine import (
+    IndexUnavailable,
+    KeywordLeg,
+    Labels,
+    Point,
+    PointFilter,
+    Space,
+    VectorLeg,
+)
 from gristmill.search.index.opensearch import OpenSearch, OpenSearchIndex
-from gristmill.search.index.port import IndexUnavailable, Point, Space
-from tests.search.opensearch_cluster import Cluster, takes_minutes
-from tests.search.test_index_contract import DIMENSION, by_words, new_base, next_number, numbers, point
+from gristmill.search.lexer import lexemes
+from gristmill.search.query_syntax import Term, parse
+from tests.search.index_setup import PREFIX
+from tests.search.opensearch_cluster import Cluster
+from tests.search.shared_cluster import takes_minutes
 from tests.wait_until import ended, wait_until
 
 pytestmark = pytest.mark.slow
+
+
+DIMENSION = 16
+EVERYTHING = PointFilter()
+next_number = itertools.count(1).__next__
 
 
 @pytest.fixture
@@ -23,16 +43,137 @@ async def engine(request: pytest.FixtureRequest) -> AsyncGenerator[OpenSearch]:
     """With the cluster that the test uses: shared, or its own."""
     name = "own_opensearch" if "own_opensearch" in request.fixturenames else "opensearch"
     cluster: Cluster = request.getfixturevalue(name)
-    prefix = f"test-{uuid4().hex[:8]}"
-    engine = OpenSearch(cluster.urls, prefix=prefix)
+    engine = OpenSearch(cluster.urls, prefix=PREFIX)
     yield engine
     await engine.close()
-    cluster.http.delete(f"{cluster.urls[0]}/{prefix}-*").raise_for_status()
 
 
 @pytest.fixture
 async def index(engine: OpenSearch) -> OpenSearchIndex:
     return await engine.prepare(Space("tests/embedder", DIMENSION))
+
+
+def new_base() -> BaseId:
+    return BaseId(uuid4())
+
+
+def point(
+    base: BaseId, text: str, *, item: ItemId | None = None, version: int = 1, labels: Labels | None = None
+) -> Point:
+    no = next_number()
+    counts = Counter(lexemes(text, "english"))
+    vector = np.random.default_rng(no).standard_normal(DIMENSION).astype(np.float32)
+    return Point(
+        no, base, item or ItemId(uuid4()), version, vector, counts, counts.total(), labels or Labels()
+    )
+
+
+async def keyword_leg(index: OpenSearchIndex, base: BaseId, *terms: Term) -> KeywordLeg:
+    """A search for these terms, with the statistics of the base."""
+    return KeywordLeg(terms, await index.statistics(base, terms, EVERYTHING))
+
+
+async def by_words(
+    index: OpenSearchIndex, base: BaseId, query: str, scope: PointFilter = EVERYTHING, limit: int = 100
+) -> list[int]:
+    leg = await keyword_leg(index, base, *parse(query, {"english"}).terms)
+    return [found.no for found in (await index.ask(base, [leg], scope, limit))[0]]
+
+
+async def numbers(index: OpenSearchIndex, base: BaseId) -> list[int]:
+    """The numbers of all points, page by page."""
+    found: list[int] = []
+    while page := await index.scan(base, found[-1] if found else 0):
+        found += [no for no, _, _ in page]
+    return found
+
+
+async def test_a_point_is_found_by_words_and_by_vector_once_put_returns(index: OpenSearchIndex) -> None:
+    base = new_base()
+    first, second = point(base, "mill stones"), point(base, "water wheel")
+    await index.put([first, second])
+    legs = [await keyword_leg(index, base, Term(("wheel",))), VectorLeg(first.vector)]
+    words, nearest = await index.ask(base, legs, EVERYTHING, 10)
+    assert [found.no for found in words] == [second.no]
+    assert [found.no for found in nearest] == [first.no, second.no]
+    assert nearest[0].score == pytest.approx(1, abs=1e-5)
+
+
+async def test_a_repeated_put_changes_nothing_not_even_newer_labels(index: OpenSearchIndex) -> None:
+    base = new_base()
+    chunk = point(base, "mill", labels=Labels(("group:a",)))
+    await index.put([chunk])
+    await index.relabel(base, [chunk.item], Labels(("group:b",)))
+    await index.put([chunk])
+    assert await numbers(index, base) == [chunk.no]
+    assert await by_words(index, base, "mill", PointFilter(("group:a",))) == []
+    assert await by_words(index, base, "mill", PointFilter(("group:b",))) == [chunk.no]
+
+
+async def test_bases_of_two_databases_may_have_the_same_numbers(index: OpenSearchIndex) -> None:
+    """Two installations can share a cluster without settings of their own."""
+    chunk = point(new_base(), "mill")
+    others = [replace(chunk, base=new_base()) for _ in range(10)]  # some of them in the same shard
+    await index.put([chunk, *others])
+    for other in others:
+        assert await numbers(index, other.base) == [chunk.no]
+    await index.remove(chunk.base, [chunk.no])
+    assert [await numbers(index, other.base) for other in others] == [[chunk.no]] * 10
+
+
+async def test_labels_and_removals_of_many_points_take_effect_before_the_call_returns(
+    index: OpenSearchIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opensearch_engine, "_CHANGE_BATCH", 50)
+    base, item = new_base(), ItemId(uuid4())
+    points = [
+        point(base, "mill", item=item, version=1 + n % 2, labels=Labels(("group:a",))) for n in range(120)
+    ]
+    other = point(base, "mill", labels=Labels(("group:a",)))
+    await index.put([*points, other])
+    await index.relabel(base, [item], Labels(("group:b",)))
+    assert await by_words(index, base, "mill", PointFilter(("group:a",))) == [other.no]
+    assert len(await by_words(index, base, "mill", PointFilter(("group:b",)), 200)) == 120
+    old = [p.no for p in points if p.version == 1]
+    await index.remove(base, old)
+    assert set(await numbers(index, base)) == {other.no, *(p.no for p in points if p.version == 2)}
+    await index.remove(base, [p.no for p in points])
+    await index.remove(base, old)
+    assert await numbers(index, base) == [other.no]
+
+
+async def test_scores_are_summed_by_item_and_ranks_counted(index: OpenSearchIndex) -> None:
+    base, item = new_base(), ItemId(uuid4())
+    await index.put([point(base, text, item=item) for text in ("mill", "mill mill stone", "grain")])
+    await index.put([other := point(base, "mill of another item")])
+    leg = await keyword_leg(index, base, Term(("mill",)))
+    [hits] = await index.ask(base, [leg], EVERYTHING, 10)
+    by_no = {hit.no: hit.score for hit in hits}
+    sums = await index.item_scores(base, leg, [item, other.item])
+    assert sums[other.item] == pytest.approx(by_no[other.no], rel=1e-5)
+    assert sums[item] == pytest.approx(sum(by_no.values()) - by_no[other.no], rel=1e-5)
+    assert [await index.count_above(base, leg, hit.score) for hit in hits] == [0, 1, 2]
+    mine = await index.statistics(base, leg.terms, PointFilter(items=(item,)))
+    assert (mine.chunks, mine.by_term) == (3, (2,))
+
+
+async def test_dropping_a_base_leaves_the_others(index: OpenSearchIndex) -> None:
+    base, other = new_base(), new_base()
+    await index.put([point(base, "mill"), point(base, "stone"), survivor := point(other, "mill")])
+    assert await index.drop(base) == 2
+    assert await numbers(index, base) == []
+    assert await numbers(index, other) == [survivor.no]
+
+
+async def test_a_scan_goes_through_all_pages_in_order(
+    index: OpenSearchIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opensearch_engine, "SCAN_PAGE", 50)
+    base = new_base()
+    points = [point(base, "mill") for _ in range(60)]
+    await index.put(points)
+    assert await index.scan(base, 0) == [(p.no, p.item, p.version) for p in points[:50]]
+    assert await numbers(index, base) == [p.no for p in points]
 
 
 async def test_the_engine_stores_no_text(index: OpenSearchIndex, opensearch: Cluster) -> None:

@@ -26,9 +26,9 @@ from gristmill.ingest.batcher import Batcher
 from gristmill.ingest.task import IndexTask, WaitReason
 from gristmill.jobs import Snooze
 from gristmill.search.index import tasks
-from gristmill.search.index.engines import Indexes
+from gristmill.search.index.engine import EngineIndex, IndexUnavailable, Labels, Point
+from gristmill.search.index.engine_indexes import EngineIndexes
 from gristmill.search.index.pending_put import PendingPut
-from gristmill.search.index.port import Index, IndexUnavailable, Labels, Point
 
 MAX_WAITING = 1_024  # chunks of one document that wait for the engine; then its reader waits
 _PUTS_PER_REQUEST = 64
@@ -93,11 +93,11 @@ class EngineStage:
     def __init__(
         self,
         db: Database,
-        indexes: Indexes,
+        indexes: EngineIndexes,
         mark: Callable[[EnginePut], Awaitable[None]],
     ) -> None:
         self._db, self._indexes, self._mark = db, indexes, mark
-        self._batchers: dict[Index, Batcher[PendingPut, PutOutcome]] = {}
+        self._batchers: dict[EngineIndex, Batcher[PendingPut, PutOutcome]] = {}
         self._running: set[asyncio.Task[None]] = set()
 
     def start(self, queue: PutQueue, put: EnginePut) -> None:
@@ -147,7 +147,7 @@ class EngineStage:
             )
         return await self._batchers[index].submit(pending)
 
-    async def _put_batch(self, index: Index, batch: Sequence[PendingPut]) -> list[PutOutcome]:
+    async def _put_batch(self, index: EngineIndex, batch: Sequence[PendingPut]) -> list[PutOutcome]:
         """Put the chunks of several documents at once. If the engine refuses them, one by one: only one may be at fault."""
         # Read after the put tasks are committed: a change of labels after this waits for them (`tasks.relabels`).
         async with self._db.connection() as tx:

@@ -20,8 +20,8 @@ from gristmill.db import Database
 from gristmill.jobs import Activity, Done, Job, Outcome, Snooze
 from gristmill.search import publish, removal, segment
 from gristmill.search.index import tasks
-from gristmill.search.index.engines import Indexes
-from gristmill.search.index.port import IndexUnavailable
+from gristmill.search.index.engine import IndexUnavailable
+from gristmill.search.index.engine_indexes import EngineIndexes
 from gristmill.work import MoveIndex
 
 ENGINE_RETRY_DELAY = timedelta(seconds=10)
@@ -33,7 +33,7 @@ _CHUNKS = 2_000  # of one segment
 class IndexMover:
     """Runs the jobs."""
 
-    def __init__(self, db: Database, indexes: Indexes) -> None:
+    def __init__(self, db: Database, indexes: EngineIndexes) -> None:
         self._db, self._indexes = db, indexes
 
     async def move(self, job: Job) -> Outcome:

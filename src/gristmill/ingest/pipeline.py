@@ -47,7 +47,7 @@ from gristmill.jobs import Activity, Done, Job, NewJob, Outcome, QueueLimits
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.readers.pool import ReaderPool
 from gristmill.search import publish
-from gristmill.search.index.engines import NO_ENGINE, Indexes
+from gristmill.search.index.engine_indexes import NO_ENGINE, EngineIndexes
 from gristmill.sources import Original
 from gristmill.telemetry import pipeline_metrics, traces
 from gristmill.work import CheckFileProcessing, IndexDocument
@@ -71,7 +71,7 @@ class Pipeline:
         processors: Mapping[str, Processor] | None = None,
         stages: Stages | None = None,
         large_document: int = LARGE_DOCUMENT,
-        indexes: Indexes = NO_ENGINE,
+        indexes: EngineIndexes = NO_ENGINE,
     ) -> None:
         self._large_document = large_document
         self._db, self._describer, self._processors = db, analyst, processors or {}

@@ -27,8 +27,8 @@ from gristmill.operations.cancel import cancel_conversions
 from gristmill.operations.delete import cancel_waiting_jobs, forget_jobs
 from gristmill.search import publish, removal
 from gristmill.search.index import tasks
-from gristmill.search.index.engines import NO_ENGINE, Indexes
-from gristmill.search.index.port import IndexUnavailable
+from gristmill.search.index.engine import IndexUnavailable
+from gristmill.search.index.engine_indexes import NO_ENGINE, EngineIndexes
 from gristmill.sources.blobs import BlobStore
 from gristmill.work import DeleteBase, DeleteSubtree
 
@@ -42,7 +42,7 @@ _MAX_PAUSE = timedelta(seconds=1)
 class Remover:
     """Removes items and bases that are marked as deleting."""
 
-    def __init__(self, db: Database, blobs: BlobStore, indexes: Indexes = NO_ENGINE) -> None:
+    def __init__(self, db: Database, blobs: BlobStore, indexes: EngineIndexes = NO_ENGINE) -> None:
         self._db, self._blobs, self._indexes = db, blobs, indexes
 
     async def remove_subtree(self, job: Job) -> Outcome:

@@ -26,9 +26,9 @@ from gristmill.ingest.embed import Vector
 from gristmill.jobs import Activity, Done, Job, NewJob, Outcome, Snooze
 from gristmill.search import segment
 from gristmill.search.index import tasks
-from gristmill.search.index.engines import Indexes
+from gristmill.search.index.engine import EngineIndex, IndexUnavailable, Labels, Point
+from gristmill.search.index.engine_indexes import EngineIndexes
 from gristmill.search.index.pending_put import LexedChunks, PendingPut
-from gristmill.search.index.port import Index, IndexUnavailable, Labels, Point
 from gristmill.search.index.tasks import PutTask
 from gristmill.search.segment import ChunkText
 from gristmill.telemetry import index_metrics
@@ -70,7 +70,7 @@ async def keep_queueing(db: Database) -> None:
 class IndexUpdater:
     """Runs the jobs."""
 
-    def __init__(self, db: Database, indexes: Indexes) -> None:
+    def __init__(self, db: Database, indexes: EngineIndexes) -> None:
         self._db, self._indexes = db, indexes
 
     async def update(self, job: Job) -> Outcome:
@@ -94,7 +94,7 @@ class IndexUpdater:
             return Snooze(ENGINE_RETRY_DELAY, error)
         return Done()
 
-    async def _put_live_chunks(self, job: Job, base: Base, index: Index) -> bool:
+    async def _put_live_chunks(self, job: Job, base: Base, index: EngineIndex) -> bool:
         async with self._db.connection() as tx:
             opened = await tasks.live_puts(tx, base.id, _TASKS)
         for put in opened:
@@ -108,7 +108,7 @@ class IndexUpdater:
             await self._close(job, [put.id])
         return bool(opened)
 
-    async def _relabel(self, job: Job, base_id: BaseId, index: Index) -> bool:
+    async def _relabel(self, job: Job, base_id: BaseId, index: EngineIndex) -> bool:
         async with self._db.connection() as tx:
             # The tasks before the labels: a change after this one is a task of its own.
             changed = await tasks.relabels(tx, base_id, _TASKS)
@@ -146,7 +146,7 @@ class IndexUpdater:
             return Snooze(ENGINE_RETRY_DELAY, error)
         return Done()
 
-    async def _sweep_base(self, job: Job, base_id: BaseId, index: Index) -> None:
+    async def _sweep_base(self, job: Job, base_id: BaseId, index: EngineIndex) -> None:
         async with self._db.connection() as tx:
             end = await tasks.last_number(tx, base_id)
         after, is_last = 0, False
@@ -168,7 +168,7 @@ class IndexUpdater:
             after = page[-1] if page else after
 
 
-async def remove_deleted(db: Database, job: Job, base: Base, index: Index) -> None:
+async def remove_deleted(db: Database, job: Job, base: Base, index: EngineIndex) -> None:
     """Remove from the engine all chunks of a base that were deleted from the table until now."""
     async with db.connection() as tx:
         announced = await tasks.removals(tx, base.id)

@@ -23,7 +23,6 @@ from operator import itemgetter
 
 from gristmill import catalog, contents, events, faults, jobs
 from gristmill.catalog import BaseId
-from gristmill.contents import NewVersion
 from gristmill.db import Database, DatabaseUnavailable, Tx
 from gristmill.errors import LeaseLost, Transient
 from gristmill.events import DocumentContentExtracted
@@ -45,11 +44,12 @@ from gristmill.ingest.write_state import (
     new_version,
     plan_writes,
     same_version,
+    version_to_save,
 )
 from gristmill.jobs import Activity, NewJob, Outcome
 from gristmill.search import publish, segment
 from gristmill.search.index import tasks as index_tasks
-from gristmill.search.index.engines import NO_ENGINE, Indexes
+from gristmill.search.index.engine_indexes import NO_ENGINE, EngineIndexes
 from gristmill.search.index.pending_put import LexedChunks, PendingPut
 from gristmill.search.publish import PreparedWrite, VersionChunks
 from gristmill.telemetry import pipeline_metrics
@@ -68,7 +68,7 @@ class _LexedBatch:
 class WriteStage:
     """Writes for all documents of a process, one transaction at a time. It alone changes their write states."""
 
-    def __init__(self, db: Database, offload: CpuOffload, indexes: Indexes = NO_ENGINE) -> None:
+    def __init__(self, db: Database, offload: CpuOffload, indexes: EngineIndexes = NO_ENGINE) -> None:
         self._db, self._offload = db, offload
         self._states: dict[IndexTask, DocumentState] = {}
         self._batches: Batcher[_LexedBatch, None] = Batcher(self._write_batches, size=BATCHES_PER_TRANSACTION)
@@ -86,11 +86,6 @@ class WriteStage:
             self._queues[task] = PutQueue(task)
             await self._resume_puts(task)
 
-    def forget(self, task: IndexTask) -> None:
-        """Forget a document that has ended. Nothing more is written of it, even if a batch is still on its way."""
-        self._states.pop(task, None)
-        self._queues.pop(task, None)
-
     def add(self, task: IndexTask, window: ReadWindow) -> None:
         """Note the next parts of a document. They are written with its next batch of chunks."""
         self._states[task].add(window)
@@ -98,6 +93,7 @@ class WriteStage:
     def forget(self, task: IndexTask) -> None:
         """Drop the state of a document that has ended. What a batch in flight still has of it is not written."""
         self._states.pop(task, None)
+        self._queues.pop(task, None)
 
     def percent(self, task: IndexTask) -> float:
         """How much of the document is done, below 100."""
@@ -244,13 +240,13 @@ class WriteStage:
         tasks = list(dict.fromkeys(put.task for put in puts))
         async with self._db.transaction() as tx:
             wanted = await self._lock_wanted(tx, [task for task in tasks if task in self._queues])
-            marked = [put for put in puts if put.task in wanted]
-            await index_tasks.close(tx, [put.pending.task.id for put in marked if put.pending is not None])
+            marked = [put for put in puts if put.task in wanted and put.task in self._queues]
             complete = [
                 self._states[task]
-                for task in tasks
-                if task in wanted and self._queues[task].is_complete_with(marked)
+                for task in dict.fromkeys(put.task for put in marked)
+                if self._queues[task].is_complete_with(marked)
             ]
+            await index_tasks.close(tx, [put.pending.task.id for put in marked if put.pending is not None])
             await self._publish(tx, complete)
         for put in puts:
             if put.task in self._queues:
@@ -319,7 +315,7 @@ class WriteStage:
         Returns the documents whose contents are complete by this."""
         complete = await contents.ensure_contents(tx, [write.content.digest for write in planned])
         await contents.save_versions(
-            tx, [_new_version(write) for write in planned if not write.state.is_version_saved]
+            tx, [version_to_save(write) for write in planned if not write.state.is_version_saved]
         )
         # Two equal documents in one transaction have the same parts.
         parts = {(part.content, part.start): part for write in planned for part in write.parts}
@@ -388,13 +384,6 @@ async def _retry_failed_images(tx: Tx, tasks: Sequence[IndexTask]) -> None:
     for reopened in await contents.retry_failed_assets(tx, list(lanes)):
         work = AnalyseAssets(reopened.id, reopened.version)
         await jobs.enqueue(tx, NewJob(work, lane=lanes[reopened.id]))
-
-
-def _new_version(write: PlannedWrite) -> NewVersion:
-    task, content = write.task, write.content
-    return NewVersion(
-        task.item.id, task.version, content.digest, task.recipe, content.page_blob, dict(content.validators)
-    )
 
 
 def _image_analysis_job(state: DocumentState) -> NewJob:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from gristmill.contents import ContentAsset, ContentAttachment, FinishedVersion, NewContentPart
+from gristmill.contents import ContentAsset, ContentAttachment, FinishedVersion, NewContentPart, NewVersion
 from gristmill.ingest.task import (
     EmbeddedChunks,
     EmbedTotals,
@@ -127,6 +127,14 @@ def plan_writes(embedded: Sequence[tuple[EmbeddedChunks, DocumentState]]) -> lis
         unsaved = tuple(state.parts), tuple(state.attachments), tuple(state.assets)
         planned.append(PlannedWrite(state, message.chunks, indexes, *unsaved, is_read, is_last))
     return planned
+
+
+def version_to_save(write: PlannedWrite) -> NewVersion:
+    """The version that a document's chunks are written under, before it is complete."""
+    task, content = write.task, write.content
+    return NewVersion(
+        task.item.id, task.version, content.digest, task.recipe, content.page_blob, dict(content.validators)
+    )
 
 
 def new_version(state: DocumentState) -> FinishedVersion:

@@ -24,7 +24,7 @@ from gristmill.db.migrate import list_migrations
 from gristmill.embedding import Embedder
 from gristmill.errors import GristmillError
 from gristmill.integrity import store
-from gristmill.search.index.engines import NO_ENGINE, Indexes
+from gristmill.search.index.engine_indexes import NO_ENGINE, EngineIndexes
 
 MIN_FREE_BYTES = 1 << 30
 _EMBEDDER_TIMEOUT = 1.0  # seconds that a check waits for the embedder
@@ -47,7 +47,7 @@ class Readiness:
     """Checks what a process depends on; cheap enough to run for every probe."""
 
     def __init__(
-        self, db: Database, embedder: Embedder, folder: Path | None, indexes: Indexes = NO_ENGINE
+        self, db: Database, embedder: Embedder, folder: Path | None, indexes: EngineIndexes = NO_ENGINE
     ) -> None:
         self._db, self._embedder, self._folder, self._indexes = db, embedder, folder, indexes
         self._schema = list_migrations()[-1].number

@@ -34,8 +34,8 @@ from gristmill.jobs import Job
 from gristmill.search import store
 from gristmill.search.binary_copy import Chunk, text_hash
 from gristmill.search.index import tasks
+from gristmill.search.index.engine import IndexUnavailable
 from gristmill.search.index.pending_put import LexedChunks, PendingPut
-from gristmill.search.index.port import IndexUnavailable
 from gristmill.search.index.tasks import NumberedVersion
 from gristmill.search.segment import Segment
 from gristmill.search.store import PreparedWrite, VersionChunks, prepare_write, segment_input

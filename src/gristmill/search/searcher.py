@@ -15,11 +15,12 @@ from gristmill.db import Database
 from gristmill.embedding import Embedder, TextRefused
 from gristmill.errors import Invalid, Permanent, Transient
 from gristmill.search import collapse, fuse, rerank, store
-from gristmill.search.base_search import BaseSearch, EmbeddedSearch, KeywordAnswer
-from gristmill.search.engine_search import EngineSearch
 from gristmill.search.explain import KeywordExplanation
 from gristmill.search.highlight import highlight_ranges
-from gristmill.search.index.engines import NO_ENGINE, Indexes
+from gristmill.search.index.embedded import EmbeddedSearch
+from gristmill.search.index.engine_indexes import NO_ENGINE, EngineIndexes
+from gristmill.search.index.engine_search import EngineSearch
+from gristmill.search.index.port import BaseSearch, KeywordAnswer
 from gristmill.search.model import Hit, HitContext, HitExplanation, SearchRequest, Target
 from gristmill.search.query_syntax import without_syntax
 from gristmill.search.rerank import Reranker
@@ -57,7 +58,7 @@ class Searcher:
         *,
         cache_bytes: int,
         reranker: Reranker | None = None,
-        indexes: Indexes = NO_ENGINE,
+        indexes: EngineIndexes = NO_ENGINE,
     ) -> None:
         self._db, self._reranker = db, reranker
         self._searches: dict[IndexKind, BaseSearch] = {

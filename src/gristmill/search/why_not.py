@@ -14,8 +14,8 @@ from uuid import UUID
 from gristmill.catalog import ADMIN, Item, ItemStatus
 from gristmill.db import Database, Tx
 from gristmill.search import store
-from gristmill.search.base_search import KeywordAnswer
 from gristmill.search.explain import TermContribution
+from gristmill.search.index.port import KeywordAnswer
 from gristmill.search.model import SearchRequest, Target
 from gristmill.search.scope import NO_FILTERS, Filters, Scope
 from gristmill.search.searcher import Searcher

@@ -1,7 +1,7 @@
 """An index in an OpenSearch cluster with the k-NN plugin.
 
     one index per space        behind an alias, so that a rebuilt one can take its place
-    one document per chunk     its number is its id; routed by base, so that a search asks one shard
+    one document per chunk     its base and number are its id; routed by base, so that a search asks one shard
     words                      BM25 with the base's own statistics: no base changes the ranking of another
     vectors                    HNSW of Lucene, filtered during the search
 
@@ -18,9 +18,7 @@ from uuid import UUID
 from gristmill.catalog import BaseId, ItemId
 from gristmill.errors import Permanent, SetupError
 from gristmill.search.index import opensearch_queries as queries
-from gristmill.search.index.opensearch_http import Connection
-from gristmill.search.index.opensearch_queries import Json
-from gristmill.search.index.port import (
+from gristmill.search.index.engine import (
     SCAN_PAGE,
     Found,
     Health,
@@ -34,6 +32,8 @@ from gristmill.search.index.port import (
     Statistics,
     VectorLeg,
 )
+from gristmill.search.index.opensearch_http import Connection
+from gristmill.search.index.opensearch_queries import Json
 from gristmill.search.query_syntax import Term
 
 _BULK_DOCUMENTS = 250
@@ -134,7 +134,7 @@ class OpenSearchIndex:
     async def remove(self, base: BaseId, nos: Sequence[int]) -> None:
         """Remove points by their numbers. One that is not there is fine."""
         for batch in _batches(nos, _CHANGE_BATCH):
-            lines: list[Json] = [{"delete": {"_id": str(no), "routing": str(base)}} for no in batch]
+            lines: list[Json] = [{"delete": queries.address(base, no)} for no in batch]
             _, answer = await self._connection.send(
                 "POST", f"/{self._alias}/_bulk", lines, parameters=_ONLY_ALIAS
             )
@@ -258,7 +258,7 @@ def _batches(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
 def _creations(points: Sequence[Point]) -> list[Json]:
     lines: list[Json] = []
     for point in points:
-        lines.append({"create": {"_id": str(point.no), "routing": str(point.base)}})
+        lines.append({"create": queries.address(point.base, point.no)})
         lines.append(queries.document(point))
     return lines
 

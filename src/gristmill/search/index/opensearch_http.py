@@ -10,7 +10,7 @@ import httpx
 
 from gristmill import net
 from gristmill.errors import Permanent
-from gristmill.search.index.port import IndexUnavailable
+from gristmill.search.index.engine import IndexUnavailable
 
 _TIMEOUT = timedelta(seconds=30)
 _CONNECT_SECONDS = 5.0  # then the next node is tried

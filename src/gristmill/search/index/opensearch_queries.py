@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gristmill.catalog import BaseId, ItemId
 from gristmill.search.bm25 import K1, B, idf
-from gristmill.search.index.port import (
+from gristmill.search.index.engine import (
     KeywordLeg,
     Labels,
     Point,
@@ -87,6 +87,11 @@ def settings(space: Space, *, shards: int, replicas: int) -> Json:
             },
         },
     }
+
+
+def address(base: BaseId, no: int) -> Json:
+    """The id and the routing of a point. Two databases that share a cluster number their chunks alike."""
+    return {"_id": f"{base}-{no}", "routing": str(base)}
 
 
 def document(point: Point) -> Json:

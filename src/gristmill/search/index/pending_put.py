@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill.catalog import BaseId
-from gristmill.search.index.port import Labels, Point
+from gristmill.search.index.engine import Labels, Point
 from gristmill.search.index.tasks import PutTask
 from gristmill.search.segment import Segment
 

@@ -1,226 +1,64 @@
-"""The port to a search engine: what an index of chunks must be able to do.
+"""The port of an index: how a base is searched, wherever its chunks are indexed.
 
-    Engine      prepares the index of a space, and reports its health
-    Index       put, relabel, remove and search the points of bases
+    embedded index     the segments and vectors of this database, in the memory of this process    (embedded.py)
+    search engine      a cluster proposes chunks, PostgreSQL decides which of them are hits        (engine_search.py)
 
-An index never decides what is live. PostgreSQL is the truth: an index returns chunk numbers and raw scores, and the caller
-checks every one of them against the tables. So an index may hold points of versions that are not live, or no longer, and a
-label that is out of date can hide a hit but never show one.
-
-Every operation can be repeated: it has the same result a second time. An operation that can't reach the engine raises
-`IndexUnavailable`, and may or may not have had its effect.
+Both return only chunks that are live and visible to the viewer at that moment, with the same scores for the same texts.
 """
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from gristmill.catalog import BaseId, ItemId
-from gristmill.errors import Transient
-from gristmill.search.query_syntax import Names, Term
-
-SCAN_PAGE = 5_000  # the most points that one call of `scan` returns
-MAX_LIMIT = 10_000  # the most points that one call of `ask` returns
+from gristmill.catalog import Base, Viewer
+from gristmill.search.explain import KeywordExplanation
+from gristmill.search.fuse import Candidate
+from gristmill.search.query_syntax import ParsedQuery
+from gristmill.search.scope import Scope
+from gristmill.search.selectivity import Selectivity
+from gristmill.search.store import Vector
 
 
-class IndexUnavailable(Transient):
-    """The search engine can't be reached, or can't answer now."""
-
-    code = "index_unavailable"
-
-
-@dataclass(frozen=True)
-class Space:
-    """Vectors that can be compared: those of one embedder."""
-
-    embedder: str
-    dimension: int
+class KeywordAnswer(Protocol):
+    """The result of a search by words in one base."""
 
     @property
-    def key(self) -> str:
-        """A short name, the same for the same embedder."""
-        return hashlib.blake2b(f"{self.embedder}\n{self.dimension}".encode(), digest_size=8).hexdigest()
-
-
-@dataclass(frozen=True)
-class Labels:
-    """What a point can be filtered by and what can change while the chunk stays as it is. `principals` is the access list
-    that applies to the item; None if the base's list does, which the index does not know."""
-
-    principals: tuple[str, ...] | None = None
-    ancestors: tuple[ItemId, ...] = ()
-    type: str = "file"
-    metadata: frozenset[str] = frozenset()
+    def candidates(self) -> Sequence[Candidate]:
+        """The best visible chunks, best first."""
+        ...
 
     @property
-    def key(self) -> str:
-        """The same for equal labels."""
-        principals = None if self.principals is None else sorted(self.principals)
-        values = [principals, sorted(map(str, self.ancestors)), self.type, sorted(self.metadata)]
-        return hashlib.blake2b(json.dumps(values).encode(), digest_size=12).hexdigest()
-
-
-@dataclass(frozen=True, eq=False)
-class Point:
-    """A chunk as an index has it: no text. `length` is the number of its lexemes, repetitions included."""
-
-    no: int
-    base: BaseId
-    item: ItemId
-    version: int
-    vector: NDArray[np.float32]
-    lexemes: Mapping[str, int]
-    length: int
-    labels: Labels = field(default_factory=Labels)
-
-
-@dataclass(frozen=True)
-class PointFilter:
-    """The points that a search may return. `principals` None is an admin's; `sees_base_list` says whether the base's own
-    access list admits the caller. A point passes `metadata` if it has all the tokens. `items` None is all."""
-
-    principals: tuple[str, ...] | None = None
-    sees_base_list: bool = True
-    types: tuple[str, ...] = ()
-    under: tuple[ItemId, ...] = ()
-    metadata: frozenset[str] = frozenset()
-    items: tuple[ItemId, ...] | None = None
-
-
-EVERY_POINT = PointFilter()
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """What BM25 needs: the number of chunks, their mean length, and the number of chunks that have each term."""
-
-    chunks: int
-    mean_length: float
-    by_term: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class KeywordLeg:
-    """A search by words: terms to score by, with the statistics to score them with; words of which hits must have one each,
-    and terms that none may have."""
-
-    terms: tuple[Term, ...]
-    statistics: Statistics
-    required: tuple[Names, ...] = ()
-    excluded: tuple[Term, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class VectorLeg:
-    """A search by nearness to a vector. The score is the cosine similarity."""
-
-    vector: NDArray[np.float32]
-
-
-Leg = KeywordLeg | VectorLeg
-
-
-@dataclass(frozen=True)
-class Found:
-    """A chunk that matches, and its raw score."""
-
-    no: int
-    score: float
-
-
-@dataclass(frozen=True)
-class Health:
-    """`degraded`: everything answers, but a copy is missing; `down`: some searches or writes fail."""
-
-    status: Literal["ok", "degraded", "down"]
-    detail: str
-
-
-class Index(Protocol):
-    """The points of one space."""
-
-    async def put(self, points: Sequence[Point]) -> None:
-        """Add points; returns when searches find them. A point that is there stays as it is."""
+    def parsed_query(self) -> ParsedQuery:
+        """The query, parsed for the languages of the base."""
         ...
 
-    async def relabel(self, base: BaseId, items: Sequence[ItemId], labels: Labels) -> None:
-        """Give all points of these items these labels; returns when searches use them."""
+    async def explain(self, viewer: Viewer, nos: Sequence[int]) -> dict[int, KeywordExplanation]:
+        """The scores of chunks that the viewer can see, by number, with numbers that reveal nothing else."""
         ...
 
-    async def remove(self, base: BaseId, nos: Sequence[int]) -> None:
-        """Remove points by their numbers; returns when no search finds them."""
+    async def best_chunk(self, nos: Sequence[int]) -> tuple[int | None, float]:
+        """The best of these chunks, whether they are candidates or not, and its score."""
         ...
 
-    async def drop(self, base: BaseId) -> int:
-        """Remove all points of a base; returns when no search finds them, with their number."""
-        ...
-
-    async def ask(
-        self, base: BaseId, legs: Sequence[Leg], scope: PointFilter, limit: int
-    ) -> list[list[Found]]:
-        """The best points of each leg, best first; at most `limit`, and that at most `MAX_LIMIT`."""
-        ...
-
-    async def statistics(self, base: BaseId, terms: Sequence[Term], scope: PointFilter) -> Statistics:
-        """What BM25 needs of the points that a filter passes."""
-        ...
-
-    async def item_scores(
-        self, base: BaseId, leg: KeywordLeg, items: Sequence[ItemId]
-    ) -> dict[ItemId, float]:
-        """The sums of the scores of all points of each item that match."""
-        ...
-
-    async def count_above(self, base: BaseId, leg: KeywordLeg, score: float) -> int:
-        """How many points have a higher score than this one."""
-        ...
-
-    async def scan(self, base: BaseId, after: int) -> list[tuple[int, ItemId, int]]:
-        """Number, item and version of the points with a higher number than `after`, in order; empty at the end."""
+    async def rank_of(self, score: float) -> int:
+        """The rank of a score among all chunks, including hidden ones."""
         ...
 
 
-class Engine(Protocol):
-    """A search engine, or this process."""
+class BaseSearch(Protocol):
+    """Searches bases of one kind of index."""
 
-    async def prepare(self, space: Space) -> Index:
-        """The index of a space; creates it where there is none, and refuses one with other settings."""
+    async def by_vector(
+        self, base: Base, scope: Scope, selectivity: Selectivity, vector: Vector, limit: int
+    ) -> list[Candidate]:
+        """The nearest `limit` visible chunks, best first."""
         ...
 
-    async def drop(self, base: BaseId) -> None:
-        """Remove all points of a base that is gone, whatever its space was."""
+    async def by_keyword(
+        self, base: Base, scope: Scope, selectivity: Selectivity, query: str, limit: int
+    ) -> KeywordAnswer:
+        """The best `limit` visible chunks for a query, best first."""
         ...
 
-    async def health(self) -> Health:
-        """Whether the engine can answer; never raises."""
+    async def parse(self, base: Base, query: str) -> KeywordAnswer:
+        """Only parse the query for the base's languages, without searching: highlights need it."""
         ...
-
-    async def close(self) -> None:
-        """Close the connections."""
-        ...
-
-
-def metadata_tokens(metadata: Mapping[str, Any]) -> frozenset[str]:
-    """A token for each value in metadata, with its path. If one document contains another, it has all the other's tokens;
-    so tokens can filter a search, and the caller checks the rest."""
-    return frozenset(_tokens((), metadata))
-
-
-def _tokens(path: tuple[str, ...], value: Any) -> Iterator[str]:
-    match value:
-        case dict():
-            for key, part in value.items():  # pyright: ignore[reportUnknownVariableType]
-                yield from _tokens((*path, f".{key}"), part)
-        case list() | tuple():
-            for part in value:  # pyright: ignore[reportUnknownVariableType]
-                yield from _tokens((*path, "[]"), part)
-        case _:
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                value = float(value)  # 1 and 1.0 are the same number
-            text = json.dumps([*path, value], ensure_ascii=False, default=str)
-            yield hashlib.blake2b(text.encode(), digest_size=12).hexdigest()

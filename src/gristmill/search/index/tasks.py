@@ -17,7 +17,7 @@ import numpy as np
 
 from gristmill.catalog import BaseId, ItemId
 from gristmill.db import Tx
-from gristmill.search.index.port import Labels, metadata_tokens
+from gristmill.search.index.engine import Labels, metadata_tokens
 from gristmill.search.scope import Scope
 from gristmill.search.segment import ChunkText
 from gristmill.search.store import Vector, queries

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gristmill.search import bm25
-from gristmill.search.index.port import KeywordLeg
+from gristmill.search.index.engine import KeywordLeg
 from gristmill.search.query_syntax import Names, Term
 from gristmill.search.segment import ChunkText, Segment, build
 

@@ -4,18 +4,18 @@ import asyncio
 from collections import defaultdict
 
 from gristmill.catalog import Base, BaseId
-from gristmill.search.index.port import Engine, Health, Index, IndexUnavailable, Space
+from gristmill.search.index.engine import Engine, EngineIndex, Health, IndexUnavailable, Space
 
 
-class Indexes:
+class EngineIndexes:
     """Gives each base in the engine its index; prepares an index when it is first used."""
 
     def __init__(self, engine: Engine | None = None) -> None:
         self.engine = engine
-        self._prepared: dict[Space, Index] = {}
+        self._prepared: dict[Space, EngineIndex] = {}
         self._locks: defaultdict[Space, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def of(self, base: Base) -> Index:
+    async def of(self, base: Base) -> EngineIndex:
         """The index that has the points of a base."""
         if self.engine is None:
             raise IndexUnavailable(
@@ -42,4 +42,4 @@ class Indexes:
             await self.engine.close()
 
 
-NO_ENGINE = Indexes()
+NO_ENGINE = EngineIndexes()

@@ -1,12 +1,11 @@
-"""How a base is searched, wherever its chunks are indexed: what the searcher asks for, and the embedded index's answer.
+"""The embedded index: searches the segments and vectors of this database, in the memory of this process.
 
-embedded index     the segments and vectors of this database, in the memory of this process     (here)
-search engine      a cluster proposes, PostgreSQL decides                                       (engine_search.py)
+It reads words, vectors and visibility in one snapshot of the database, so it implements the port of an index, and not the
+protocol of an engine, which proposes chunks and leaves the rest to PostgreSQL.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from gristmill.catalog import Base, Viewer
 from gristmill.db import Database
@@ -19,52 +18,6 @@ from gristmill.search.scope import Scope
 from gristmill.search.segment_cache import SegmentCache
 from gristmill.search.selectivity import Selectivity
 from gristmill.search.store import Vector
-
-
-class KeywordAnswer(Protocol):
-    """The result of a search by words in one base."""
-
-    @property
-    def candidates(self) -> Sequence[Candidate]:
-        """The best visible chunks, best first."""
-        ...
-
-    @property
-    def parsed_query(self) -> ParsedQuery:
-        """The query, parsed for the languages of the base."""
-        ...
-
-    async def explain(self, viewer: Viewer, nos: Sequence[int]) -> dict[int, KeywordExplanation]:
-        """The scores of chunks that the viewer can see, by number, with numbers that reveal nothing else."""
-        ...
-
-    async def best_chunk(self, nos: Sequence[int]) -> tuple[int | None, float]:
-        """The best of these chunks, whether they are candidates or not, and its score."""
-        ...
-
-    async def rank_of(self, score: float) -> int:
-        """The rank of a score among all chunks, including hidden ones."""
-        ...
-
-
-class BaseSearch(Protocol):
-    """Searches bases of one kind of index."""
-
-    async def by_vector(
-        self, base: Base, scope: Scope, selectivity: Selectivity, vector: Vector, limit: int
-    ) -> list[Candidate]:
-        """The nearest `limit` visible chunks, best first."""
-        ...
-
-    async def by_keyword(
-        self, base: Base, scope: Scope, selectivity: Selectivity, query: str, limit: int
-    ) -> KeywordAnswer:
-        """The best `limit` visible chunks for a query, best first."""
-        ...
-
-    async def parse(self, base: Base, query: str) -> KeywordAnswer:
-        """Only parse the query for the base's languages, without searching: highlights need it."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

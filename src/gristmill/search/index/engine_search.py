@@ -20,23 +20,23 @@ from gristmill.search import bm25, keyword_search, store
 from gristmill.search.explain import KeywordExplanation, TermContribution
 from gristmill.search.fuse import Candidate
 from gristmill.search.index import tasks
-from gristmill.search.index.engines import Indexes
-from gristmill.search.index.port import (
+from gristmill.search.index.engine import (
     EVERY_POINT,
     MAX_LIMIT,
+    EngineIndex,
     Found,
-    Index,
     KeywordLeg,
     PointFilter,
     VectorLeg,
     metadata_tokens,
 )
+from gristmill.search.index.engine_indexes import EngineIndexes
 from gristmill.search.index.tasks import GatedChunk
+from gristmill.search.index.text_scores import TextScores, score_texts
 from gristmill.search.query_syntax import Names, ParsedQuery, parse
 from gristmill.search.scope import NO_FILTERS, Scope
 from gristmill.search.selectivity import Selectivity, measure_selectivity
 from gristmill.search.store import Vector
-from gristmill.search.text_scores import TextScores, score_texts
 
 _FIRST_LIMIT = 200
 _GROWTH = 4
@@ -70,7 +70,7 @@ class EngineKeywordAnswer:
 class EngineSearch:
     """Searches bases in the engine."""
 
-    def __init__(self, db: Database, indexes: Indexes) -> None:
+    def __init__(self, db: Database, indexes: EngineIndexes) -> None:
         self._db, self._indexes = db, indexes
 
     # ── vectors ──────────────────────────────────────────────────────────────────────────────────────────
@@ -230,7 +230,7 @@ class EngineSearch:
         return 1 + await (await self._indexes.of(base)).count_above(base.id, leg, score)
 
 
-async def _leg(index: Index, base: Base, parsed: ParsedQuery, counted: PointFilter) -> KeywordLeg:
+async def _leg(index: EngineIndex, base: Base, parsed: ParsedQuery, counted: PointFilter) -> KeywordLeg:
     """The search by words for a query, with the statistics of the points that a filter passes."""
     term_names = {frozenset(term.names) for term in parsed.terms if not term.prefix}
     required: list[Names] = [
