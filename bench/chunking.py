@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
-from gristmill.embedding import pack
+from gristmill.embedding.local_models import GRANITE
 from gristmill.ingest import tokens
 from gristmill.ingest.chunk import DEFAULT_TOKENS, split
 
@@ -25,7 +25,7 @@ def word_tokenizer() -> Tokenizer:
 
 
 def main(folders: list[str]) -> None:
-    tokenizers = {"default embedder's": pack.tokenizer(pack.find()), "words": word_tokenizer()}
+    tokenizers = {"default embedder's": GRANITE.tokenizer, "words": word_tokenizer()}
     print("| corpus | tokenizer | MB | first | again | tokenizer | chunks | mean tokens | below 32 |")
     for folder in folders:
         texts = [path.read_text(errors="replace") for path in sorted(Path(folder).rglob("*.md"))]

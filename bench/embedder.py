@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gristmill.embedding import Embedder, LocalEmbedder, granite, pack
+from gristmill.embedding import Embedder, LocalEmbedder, granite, granite_pack
 from gristmill.embedding.local import open_session
 
 BATCH = 32
@@ -135,9 +135,9 @@ class Baseline:
     """The same model, run without optimisation."""
 
     def __init__(self) -> None:
-        self._tokenizer = pack.tokenizer(pack.find())
+        self._tokenizer = granite_pack.tokenizer(granite_pack.find())
         # 0 leaves the number of threads to onnxruntime.
-        self._session = open_session(granite.convert(pack.read(pack.find()), exact=True), threads=0)
+        self._session = open_session(granite.convert(granite_pack.read(granite_pack.find()), exact=True), threads=0)
 
     def embed(self, texts: list[str]) -> None:
         """Embed, for timing only: padding is not masked, so padded vectors are wrong."""

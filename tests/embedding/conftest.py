@@ -7,20 +7,28 @@ from pathlib import Path
 import pytest
 
 from gristmill.embedding import LocalEmbedder
-from gristmill.embedding.local import RECIPE
+from gristmill.embedding.local_models import UNIVERSAL
 from tests.embedding.endpoint import Endpoint, serve
 
 
 @pytest.fixture(scope="session")
 def model_cache() -> Path:
-    """A folder that outlives the session, so that the model is converted once per recipe."""
-    return Path(tempfile.gettempdir()) / f"gristmill-test-models-{RECIPE}"
+    """A folder that outlives the session, so that each model is converted once."""
+    return Path(tempfile.gettempdir()) / "gristmill-test-models"
 
 
 @pytest.fixture
 async def local(model_cache: Path) -> AsyncGenerator[LocalEmbedder]:
     """The default embedder on one thread."""
     embedder = LocalEmbedder(model_cache, threads=1)
+    yield embedder
+    await embedder.close()
+
+
+@pytest.fixture
+async def multilingual(model_cache: Path) -> AsyncGenerator[LocalEmbedder]:
+    """The multilingual embedder on one thread."""
+    embedder = LocalEmbedder(model_cache, threads=1, model=UNIVERSAL)
     yield embedder
     await embedder.close()
 

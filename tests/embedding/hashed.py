@@ -2,7 +2,7 @@
 
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
@@ -21,7 +21,7 @@ class HashedEmbedder:
         self.name = name
         self.dimensions = dimensions
         self.max_tokens = max_tokens
-        self.english_only = False
+        self.strengths: Mapping[str, float] | None = None
         self.identity = f"hashed/1/{dimensions}"
         self.tokenizer = Tokenizer(models.WordLevel({"<unk>": 0}, unk_token="<unk>"))
         apart = pre_tokenizers.Split(Regex(_CJK), "isolated")

@@ -1,11 +1,11 @@
-"""Granite in plain numpy and float32, as its paper's architecture says: what the fast graph is held against."""
+"""The local models in plain numpy and float32, as their architectures say: what the fast graphs are held against."""
 
 import math
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill.embedding.pack import Pack
+from gristmill.embedding import granite_pack, universal_pack
 
 Array = NDArray[np.float32]
 
@@ -13,7 +13,7 @@ Array = NDArray[np.float32]
 class Granite:
     """The model with its weights as the pack gives them."""
 
-    def __init__(self, pack: Pack) -> None:
+    def __init__(self, pack: granite_pack.Pack) -> None:
         self._arch = pack.arch
         self._weights = {**pack.plain, **{name: matrix.dense() for name, matrix in pack.grouped.items()}}
 
@@ -45,6 +45,40 @@ class Granite:
         centred = x - x.mean(axis=-1, keepdims=True)
         spread = np.sqrt(x.var(axis=-1, keepdims=True) + self._arch["layer_norm_eps"])
         return centred / spread * self._weights[f"{name}.w"] + self._weights[f"{name}.b"]
+
+
+class Universal:
+    """The multilingual model with its weights as the pack gives them."""
+
+    def __init__(self, pack: universal_pack.Pack) -> None:
+        self._pack, self._weights = pack, pack.plain
+
+    def embed(self, ids: list[int]) -> Array:
+        """The vector of one text, given as tokens with the marks around them."""
+        pack, weights = self._pack, self._weights
+        tables = [token % universal_pack.TABLES for token in ids]
+        words = pack.words[ids] * pack.scales[tables, np.newaxis] + pack.offsets[tables, np.newaxis]
+        features = [words, *(self._stack(words, size, before) for size, before in ((2, 0), (3, 1), (5, 2)))]
+        total = self._norm(np.concatenate(features, axis=1), "ln_g", "ln_b").sum(axis=0)
+        mean = (total @ weights["cnn_W"] + len(ids) * weights["cnn_b"]) / math.sqrt(len(ids))
+        hidden = np.maximum(mean @ weights["p1"] + np.maximum(mean @ weights["d0"], 0) @ weights["d1"], 0)
+        last = np.tanh(hidden @ weights["p3"] + np.maximum(hidden @ weights["d2"], 0) @ weights["d3"])
+        return last / np.linalg.norm(last)
+
+    def _stack(self, words: Array, size: int, before: int) -> Array:
+        weights = self._weights
+        x = words @ weights[f"proj{size}"] + weights[f"proj_b{size}"]
+        x = self._norm(x, f"ln_g{size}", f"ln_b{size}")
+        for layer in (1, 2):
+            padded = np.pad(x, ((before, size - 1 - before), (0, 0)))
+            windows = np.stack([padded[place : place + size].ravel() for place in range(len(x))])
+            x = x + np.maximum(windows @ weights[f"w{layer}_{size}"] + weights[f"b{layer}_{size}"], 0)
+        return x
+
+    def _norm(self, x: Array, scale: str, shift: str) -> Array:
+        centred = x - x.mean(axis=-1, keepdims=True)
+        spread = np.sqrt(x.var(axis=-1, keepdims=True) + self._pack.epsilon)
+        return centred / spread * self._weights[scale] + self._weights[shift]
 
 
 _erf = np.vectorize(math.erf)

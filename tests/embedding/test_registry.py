@@ -22,7 +22,7 @@ def settings(tmp_path: Path, **overrides: Any) -> Settings:
 async def test_the_built_in_embedder_is_the_default(tmp_path: Path) -> None:
     embedders = Embedders(settings(tmp_path), tmp_path)
     assert isinstance(embedders.default, LocalEmbedder)
-    assert embedders.names() == ["granite-30m-en"]
+    assert embedders.names() == ["granite-30m-en", "use-multilingual"]
     await embedders.close()
 
 
@@ -33,7 +33,7 @@ async def test_each_embedder_is_made_once(tmp_path: Path) -> None:
         tmp_path,
         extra={"hashed": hashed},
     )
-    assert embedders.names() == ["granite-30m-en", "hashed", "ollama"]
+    assert embedders.names() == ["granite-30m-en", "hashed", "ollama", "use-multilingual"]
     assert isinstance(embedders.get("ollama"), OpenAIEmbedder)
     assert all(embedders.get(name) is embedders.get(name) for name in embedders.names())
     assert all(embedders.get(name).name == name for name in embedders.names())
@@ -43,7 +43,7 @@ async def test_each_embedder_is_made_once(tmp_path: Path) -> None:
 
 async def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path: Path) -> None:
     embedders = Embedders(settings(tmp_path, embedders={"ollama": OLLAMA}), tmp_path)
-    with pytest.raises(Invalid, match="granite-30m-en, ollama") as error:
+    with pytest.raises(Invalid, match="granite-30m-en, ollama, use-multilingual") as error:
         embedders.get("granit")
     assert error.value.code == "unknown_embedder"
     await embedders.close()

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, normalizers
 
-from gristmill.embedding import pack
+from gristmill.embedding.local_models import GRANITE as GRANITE_MODEL
 from gristmill.ingest.chunk import RECIPE, Chunker, TextChunk, split, token_limit
 from gristmill.ingest.lines import MAX_LINE, ContentLine, LineSplitter
 from tests.embedding.hashed import HashedEmbedder
@@ -21,7 +21,7 @@ from tests.embedding.hashed import HashedEmbedder
 pytestmark = pytest.mark.slow
 
 HASHED = HashedEmbedder().tokenizer
-GRANITE = pack.tokenizer(pack.find())
+GRANITE = GRANITE_MODEL.tokenizer
 
 
 def letters() -> Tokenizer:

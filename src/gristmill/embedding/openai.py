@@ -25,7 +25,7 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 import httpx
@@ -34,7 +34,7 @@ from pydantic import BaseModel, ValidationError
 from tokenizers import Tokenizer
 
 from gristmill import clock, net
-from gristmill.embedding import embedder, pack, ratelimit
+from gristmill.embedding import embedder, granite_pack, ratelimit
 from gristmill.embedding.embedder import BadAnswer, TextRefused, Vectors
 from gristmill.embedding.governor import Governor
 from gristmill.errors import Permanent, SetupError, Transient
@@ -72,7 +72,7 @@ class OpenAIEmbedder:
     def __init__(self, name: str, settings: EmbedderSettings, governor: Governor | None = None) -> None:
         self.name = name
         self.dimensions = settings.dimensions
-        self.english_only = False  # an endpoint doesn't say which languages its model supports
+        self.strengths: Mapping[str, float] | None = None  # an endpoint doesn't say which languages its model knows
         self._settings = settings
         self._url = _endpoint(name, settings)
         self._governor = governor
@@ -97,7 +97,7 @@ class OpenAIEmbedder:
     @property
     def tokenizer(self) -> Tokenizer:
         """Granite's tokenizer, as an approximation."""
-        return pack.tokenizer(pack.find())
+        return granite_pack.tokenizer(granite_pack.find())
 
     def count_tokens(self, text: str) -> int:
         """Approximate number of tokens in `text`; see the module's docstring."""

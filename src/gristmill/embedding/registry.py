@@ -6,10 +6,10 @@ from pathlib import Path
 import httpx
 
 from gristmill.db import Database
-from gristmill.embedding import local
 from gristmill.embedding.embedder import Embedder
 from gristmill.embedding.governor import Governor, provider_key
 from gristmill.embedding.local import LocalEmbedder
+from gristmill.embedding.local_models import LOCAL_MODELS
 from gristmill.embedding.openai import OpenAIEmbedder
 from gristmill.embedding.pacing import ProviderLimits
 from gristmill.errors import Invalid, SetupError
@@ -17,7 +17,7 @@ from gristmill.settings import EmbedderSettings, Settings
 
 
 class Embedders:
-    """The built-in embedder, those of the settings, and `extra` ones, which override both.
+    """The built-in embedders, those of the settings, and `extra` ones, which override both.
 
     With `db`, all workers on that database share the rate limits of the endpoints.
     """
@@ -29,14 +29,18 @@ class Embedders:
         extra: Mapping[str, Embedder] | None = None,
         db: Database | None = None,
     ) -> None:
-        if local.NAME in settings.embedders:
-            raise SetupError(
-                f"embedders.{local.NAME}: this is the name of the built-in embedder. Choose another name.",
-                code="bad_setting",
-            )
+        for model in LOCAL_MODELS:
+            if model.name in settings.embedders:
+                raise SetupError(
+                    f"embedders.{model.name}: this is the name of a built-in embedder. Choose another name.",
+                    code="bad_setting",
+                )
         self._governors = _make_governors(settings.embedders.values(), db) if db else {}
         self._embedders: dict[str, Embedder] = {
-            local.NAME: LocalEmbedder(cache_dir, settings.embed_threads),
+            **{
+                model.name: LocalEmbedder(cache_dir, settings.embed_threads, model=model)
+                for model in LOCAL_MODELS
+            },
             **{
                 name: OpenAIEmbedder(
                     name, embedder_settings, self._governors.get(_provider_of(embedder_settings))
