@@ -137,7 +137,9 @@ class Baseline:
     def __init__(self) -> None:
         self._tokenizer = granite_pack.tokenizer(granite_pack.find())
         # 0 leaves the number of threads to onnxruntime.
-        self._session = open_session(granite.convert(granite_pack.read(granite_pack.find()), exact=True), threads=0)
+        self._session = open_session(
+            granite.convert(granite_pack.read(granite_pack.find()), exact=True), threads=0
+        )
 
     def embed(self, texts: list[str]) -> None:
         """Embed, for timing only: padding is not masked, so padded vectors are wrong."""

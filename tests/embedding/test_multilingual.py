@@ -48,7 +48,9 @@ async def test_vectors_are_those_of_the_exact_model(multilingual: LocalEmbedder)
         assert vector @ exact.embed(ids) > 0.98, text
 
 
-async def test_a_sentence_is_nearest_to_its_translation_in_every_language(multilingual: LocalEmbedder) -> None:
+async def test_a_sentence_is_nearest_to_its_translation_in_every_language(
+    multilingual: LocalEmbedder,
+) -> None:
     mill = await multilingual.embed_documents(list(MILL.values()))
     bank = await multilingual.embed_documents(list(BANK.values()))
     translated = mill @ mill.T

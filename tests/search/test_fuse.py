@@ -1,10 +1,9 @@
 from uuid import UUID
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.search.fuse import FOREIGN_WEIGHT, VECTOR_WEIGHT, Candidate, LegResults, fuse, vector_weight
+from gristmill.search.fuse import Candidate, LegResults, fuse
 
 
 def hit(no: int, score: float) -> Candidate:
@@ -75,23 +74,3 @@ def test_words_of_two_bases_are_compared_and_vectors_only_within_one_space() -> 
     }
     assert same[2].score == 1.0
     assert same[1].score < 0.1
-
-
-@pytest.mark.parametrize(
-    ("query", "weight"),
-    [
-        ("how do I restart the server", VECTOR_WEIGHT),
-        ("kubectl rollout", VECTOR_WEIGHT),
-        ("wie kann ich das System nicht mit der Hand starten und die Daten von dem", FOREIGN_WEIGHT),
-        ("如何重启服务器", 0.0),
-        ("ab как", 0.0),
-        ("ab ка", VECTOR_WEIGHT),
-        ("abc ка", VECTOR_WEIGHT),
-        ("ɐɐb", 0.0),
-        ("", VECTOR_WEIGHT),
-        ("как перезапустить", 0.0),
-    ],
-)
-def test_an_english_embedder_weighs_by_the_language_of_the_question(query: str, weight: float) -> None:
-    assert vector_weight(query, english_only=True) == weight
-    assert vector_weight(query, english_only=False) == VECTOR_WEIGHT

@@ -95,7 +95,9 @@ def test_a_merge_holds_what_is_left_of_its_parts(
     nos = [int(no) for part in parts for no in part.arrays.nos]
     remaining_nos = sorted(data.draw(st.sets(st.sampled_from(nos), min_size=1)))
     removed_nos = np.array(sorted(set(nos) - set(remaining_nos)), np.int64)
-    merge = merge_segments([(part.arrays, part.index) for part in parts], removed_nos, frozenset({"english"}))
+    merge = merge_segments(
+        [(part.arrays, part.index) for part in parts], removed_nos, frozenset({"english"}), {"english": 3}
+    )
     every = counts_of(parts[0]) | counts_of(parts[1])
     assert counts_of(merge) == {no: every[no] for no in remaining_nos}
     encoded = segment.encode_arrays(merge.arrays)

@@ -66,7 +66,9 @@ class _Encoder:
         else:
             queried = x
             heads = graph.split(self._linear(x, f"{name}.qkv"), 3, axis=2)
-        attended = graph.add("MultiHeadAttention", heads, domain=MICROSOFT, num_heads=self._pack.arch["heads"])
+        attended = graph.add(
+            "MultiHeadAttention", heads, domain=MICROSOFT, num_heads=self._pack.arch["heads"]
+        )
         attended = graph.add("Add", [queried, self._linear(attended, f"{name}.ao")])
         attended = self._norm(attended, f"{name}.aln")
         # Microsoft's Gelu is the exact one (erf) that the model was trained with.

@@ -143,7 +143,9 @@ def open_session(model: bytes, *, threads: int = 1) -> OnnxSession:
     try:
         return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors have no common class; the model's bytes are verified
-        message = f"onnxruntime {ort.__version__} can't run the local embedders. Install another version. ({error})"
+        message = (
+            f"onnxruntime {ort.__version__} can't run the local embedders. Install another version. ({error})"
+        )
         raise SetupError(message, code="model_not_runnable") from error
 
 

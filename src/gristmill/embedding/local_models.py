@@ -3,8 +3,8 @@
     granite-30m-en      English; the strongest of them there
     use-multilingual    sixteen languages in one space: a question finds documents in another language
 
-`strengths` were measured: nDCG@10 of the vectors alone, as a share of that in English, on questions and paragraphs in that
-language; a language that is missing gets meaningless vectors. docs/benchmarks.md has the figures.
+`strengths` say how much a model's vectors add to the words of a base in that language, from 0 to 1 (`search/leg_weights.py`). They
+were measured: the weight with the best hybrid ranking. A language that is missing gets meaningless vectors.
 """
 
 from collections.abc import Callable, Mapping
@@ -53,6 +53,26 @@ class LocalModel:
         return replace(self, path=path)
 
 
+# Those that it was trained on.
+_UNIVERSAL_LANGUAGES = [
+    "arabic",
+    "chinese",
+    "dutch",
+    "english",
+    "french",
+    "german",
+    "italian",
+    "japanese",
+    "korean",
+    "polish",
+    "portuguese",
+    "russian",
+    "spanish",
+    "thai",
+    "turkish",
+]
+
+
 # `onnx` is needed only to convert, once per machine: imported then.
 def _convert_granite(path: Path) -> bytes:
     from gristmill.embedding import granite
@@ -87,9 +107,7 @@ UNIVERSAL = LocalModel(
     max_token_characters=64,
     start_token=1,
     end_token=2,
-    strengths={
-        "english": 1.0,
-    },
+    strengths=dict.fromkeys(_UNIVERSAL_LANGUAGES, 0.28),
     find=universal_pack.find,
     tokenizer_at=universal_pack.tokenizer,
     convert_at=_convert_universal,

@@ -57,7 +57,9 @@ class GraphBuilder:
         inputs = [x, self.constant(f"{name}.int8", quantised), self.constant(f"{name}.scales", scales)]
         return self.add("DynamicQuantizeMatMul", [*inputs, "", bias], domain=MICROSOFT)
 
-    def norm(self, x: str, weights: NDArray[np.float32], bias: NDArray[np.float32], name: str, epsilon: float) -> str:
+    def norm(
+        self, x: str, weights: NDArray[np.float32], bias: NDArray[np.float32], name: str, epsilon: float
+    ) -> str:
         """Layer normalisation over the last axis. Not fused with an addition: that takes four times as long."""
         constants = [self.constant(f"{name}.w", weights), self.constant(f"{name}.b", bias)]
         return self.add("LayerNormalization", [x, *constants], axis=-1, epsilon=epsilon)

@@ -72,7 +72,9 @@ class OpenAIEmbedder:
     def __init__(self, name: str, settings: EmbedderSettings, governor: Governor | None = None) -> None:
         self.name = name
         self.dimensions = settings.dimensions
-        self.strengths: Mapping[str, float] | None = None  # an endpoint doesn't say which languages its model knows
+        self.strengths: Mapping[str, float] | None = (
+            None  # an endpoint doesn't say which languages its model knows
+        )
         self._settings = settings
         self._url = _endpoint(name, settings)
         self._governor = governor

@@ -76,7 +76,11 @@ def tokenizer(folder: Path) -> Tokenizer:
     character_map = bytes(dict(_fields(dict(fields)[3]))[2])
     built = Tokenizer(models.Unigram(pieces, _UNKNOWN, False))
     built.normalizer = normalizers.Sequence(
-        [normalizers.Precompiled(character_map), normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+        [
+            normalizers.Precompiled(character_map),
+            normalizers.Strip(),
+            normalizers.Replace(Regex(" {2,}"), " "),
+        ]
     )
     built.pre_tokenizer = pre_tokenizers.Metaspace(_SPACE, prepend_scheme="always")
     return built

@@ -12,7 +12,8 @@ all of them still exist: a search sees either the old or the new ones. If the jo
 import asyncio
 import itertools
 import logging
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -171,7 +172,10 @@ class Compactor:
             if stored_row.id in postings
         ]
         languages = frozenset(language for row in rows for language in row.languages)
-        merged = await asyncio.to_thread(merge_segments, parts, deleted, languages)
+        by_language: Counter[str] = Counter()
+        for row in rows:
+            by_language.update(row.chunks_by_language)
+        merged = await asyncio.to_thread(merge_segments, parts, deleted, languages, by_language)
         nos = np.concatenate([arrays.nos for arrays, _ in parts])
         return [merged] if len(merged.arrays.nos) else [], np.intersect1d(nos, deleted).tolist()
 
@@ -231,8 +235,10 @@ def merge_segments(
     parts: Sequence[tuple[SegmentArrays, InvertedIndex]],
     deleted: NDArray[np.int64],
     languages: frozenset[str],
+    chunks_by_language: Mapping[str, int],
 ) -> Segment:
-    """Merge segments into one, without deleted chunks."""
+    """Merge segments into one, without deleted chunks; which languages those were in is not known, so they are taken from
+    all languages alike."""
     nos = np.concatenate([arrays.nos for arrays, _ in parts])
     is_left = np.isin(nos, deleted, invert=True)
     new_ordinals = np.where(is_left, np.cumsum(is_left) - 1, -1)
@@ -252,4 +258,11 @@ def merge_segments(
         ),
         languages,
         index,
+        scale_counts(chunks_by_language, int(is_left.sum())),
     )
+
+
+def scale_counts(counts: Mapping[str, int], total: int) -> dict[str, int]:
+    """The counts, scaled to about this sum; none that is left becomes zero unless all do."""
+    before = sum(counts.values())
+    return {name: max(1, round(count * total / before)) for name, count in counts.items() if total}

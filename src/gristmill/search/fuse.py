@@ -2,21 +2,15 @@
 
 The fused score is a convex combination of both scores, each normalised to [0, 1]. Unlike rank fusion, it keeps the
 distance between the first hit and the second. A chunk that one search did not find has 0 there. Keyword scores are
-normalised over all bases, vector scores over the bases that share an embedder. The weight of the vector score:
-
-    multilingual embedder, or English query              0.6
-    English embedder, other language in Latin script     0.2    names and loan words still match
-    English embedder, other script                       0      the nearest neighbours are noise
+normalised over all bases, vector scores over the bases that share an embedder. `leg_weights.py` has the weights.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from gristmill.search.language_detection import ENGLISH, detect_language
+from gristmill.search.leg_weights import VECTOR_WEIGHT
 
-VECTOR_WEIGHT = 0.6
-FOREIGN_WEIGHT = 0.2
 _MIN_NORMALISED = 0.05  # for the last of a list, so that it still ranks above chunks that were not found
 
 
@@ -72,16 +66,6 @@ def fuse(legs: Sequence[LegResults]) -> list[FusedHit]:
             score = weight * by_vector.get(no, 0.0) + (1 - weight) * by_text.get(no, 0.0)
             fused.append(FusedHit(target_index, no, score, vector_rank, text_rank, vector_score, text_score))
     return sorted(fused, key=lambda hit: (-hit.score, hit.no))
-
-
-def vector_weight(query: str, *, english_only: bool) -> float:
-    """The weight of the vector score for a query."""
-    if not english_only:
-        return VECTOR_WEIGHT
-    letters = [character for character in query if character.isalpha()]
-    if 2 * sum(character < "\u0250" for character in letters) < len(letters):
-        return 0.0
-    return VECTOR_WEIGHT if detect_language(query) == ENGLISH else FOREIGN_WEIGHT
 
 
 def normalise_scores(candidates: Iterable[Candidate]) -> dict[int, float]:

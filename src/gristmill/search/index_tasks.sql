@@ -16,6 +16,15 @@ on conflict do nothing;
 -- The languages of a base's texts.
 select language from index_language where base_id = %(base)s order by 1;
 
+-- name: sample_texts
+-- The beginnings of chunks of a base, evenly from the first to the last.
+select t.text
+  from (select min(no) as first, max(no) as last from chunk where base_id = %(base)s) r,
+       generate_series(0, %(size)s::int - 1) n,
+       lateral (select left(c.text, 1000) as text from chunk c
+                 where c.base_id = %(base)s and c.no >= r.first + n * (r.last - r.first) / %(size)s::int
+                 order by c.no limit 1) t;
+
 -- name: close_tasks
 -- Delete tasks that are done.
 delete from index_task where id = any (%(ids)s::bigint[]);

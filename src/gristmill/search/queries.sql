@@ -12,9 +12,10 @@ select nextval('chunk_no') from generate_series(1, %(count)s::int);
 
 -- name: insert_segment
 -- Store a segment.
-insert into segment (base_id, lexer_version, chunks, tokens, languages, nos, items, lengths, signs, terms, ordinals, counts)
-values (%(base)s, %(lexer_version)s, %(chunks)s, %(tokens)s, %(languages)s, %(nos)s, %(items)s, %(lengths)s, %(signs)s,
-        %(terms)s, %(ordinals)s, %(counts)s);
+insert into segment (base_id, lexer_version, chunks, tokens, languages, chunks_by_language, nos, items, lengths, signs,
+                     terms, ordinals, counts)
+values (%(base)s, %(lexer_version)s, %(chunks)s, %(tokens)s, %(languages)s, %(chunks_by_language)s, %(nos)s, %(items)s,
+        %(lengths)s, %(signs)s, %(terms)s, %(ordinals)s, %(counts)s);
 
 -- name: drop_unpublished
 -- Delete an item's chunks of versions that are not live.
@@ -90,7 +91,12 @@ select c.id, c.item_id, c.base_id, c.version, c.index, c.no, c.text, c.start, c.
 
 -- name: list_segments
 -- The segments of a base, oldest first.
-select id, lexer_version, chunks, languages from segment where base_id = %(base)s order by id;
+select id, lexer_version, chunks, languages, chunks_by_language from segment where base_id = %(base)s order by id;
+
+-- name: count_languages
+-- How many chunks of a base are in each language; chunks that were deleted a while ago may be among them.
+select l.key as language, sum(l.value::int)::bigint as chunks
+  from segment s, jsonb_each_text(s.chunks_by_language) l where s.base_id = %(base)s group by l.key;
 
 -- name: read_segment_arrays
 -- The arrays and terms of segments; of small segments also the postings.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from gristmill.catalog import IndexKind
-from gristmill.db import Database
+from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, TextRefused
 from gristmill.errors import Invalid, Permanent, Transient
 from gristmill.search import collapse, fuse, rerank, store
@@ -21,6 +21,7 @@ from gristmill.search.index.embedded import EmbeddedSearch
 from gristmill.search.index.engine_indexes import NO_ENGINE, EngineIndexes
 from gristmill.search.index.engine_search import EngineSearch
 from gristmill.search.index.port import BaseSearch, KeywordAnswer
+from gristmill.search.leg_weights import vector_weight
 from gristmill.search.model import Hit, HitContext, HitExplanation, SearchRequest, Target
 from gristmill.search.query_syntax import without_syntax
 from gristmill.search.rerank import Reranker
@@ -85,14 +86,13 @@ class Searcher:
         """Search one base by keyword and by vector."""
         base, embedder, base_search = target.base, target.embedder, self._searches[target.base.index_kind]
         _check_embedder(target)
-        weight = _vector_weight(request, embedder)
         limit = max(CANDIDATES_PER_LEG, request.limit)
         async with store.read_transaction(self._db) as tx:
             selectivity = await measure_selectivity(tx, base.id, request.scope)
+            weight = await _vector_weight(tx, base_search, target, request)
 
         async def by_vector() -> list[fuse.Candidate]:
-            if embedder is None or weight == 0:
-                return []
+            assert embedder is not None
             vector = await self.query_vector(embedder, request.query)
             return await base_search.by_vector(base, request.scope, selectivity, vector, limit)
 
@@ -101,7 +101,13 @@ class Searcher:
                 return await base_search.parse(base, request.query)
             return await base_search.by_keyword(base, request.scope, selectivity, request.query, limit)
 
-        candidates, keyword_results = await asyncio.gather(by_vector(), by_keyword())
+        if weight == 0:
+            keyword_results, candidates = await by_keyword(), []
+            if embedder is not None and request.mode == "hybrid" and not keyword_results.candidates:
+                # No word matches: the nearest texts are better than an empty answer, and their scores say how near they are.
+                candidates, weight = await by_vector(), 1.0
+        else:
+            candidates, keyword_results = await asyncio.gather(by_vector(), by_keyword())
         keyword_candidates = keyword_results.candidates if weight < 1 else ()
         return BaseResults(
             fuse.LegResults(candidates, keyword_candidates, weight, base.embedder_identity), keyword_results
@@ -238,12 +244,14 @@ def _check_embedder(target: Target) -> None:
         )
 
 
-def _vector_weight(request: SearchRequest, embedder: Embedder | None) -> float:
+async def _vector_weight(tx: Tx, base_search: BaseSearch, target: Target, request: SearchRequest) -> float:
+    if request.mode == "text" or target.embedder is None:
+        return 0.0
     if request.mode == "vector":
         return 1.0
-    if request.mode == "text" or embedder is None:
-        return 0.0
-    return fuse.vector_weight(request.query, english_only=embedder.english_only)
+    strengths = target.embedder.strengths
+    languages = {} if strengths is None else await base_search.count_languages(tx, target.base)
+    return vector_weight(request.query, languages, strengths)
 
 
 def _context(row: ChunkRow, neighbours: Mapping[tuple[UUID, int], str], width: int) -> HitContext | None:

@@ -8,8 +8,9 @@ the query comes first.
 """
 
 import functools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Self
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from gristmill.search import inverted_index
 from gristmill.search.inverted_index import InvertedIndex
 from gristmill.search.language_detection import detect_language
+from gristmill.search.languages import name_language
 from gristmill.search.lexer import LEXER_VERSION, split_words
 from gristmill.search.term_counts import TermCounter
 
@@ -77,6 +79,7 @@ class Segment:
     arrays: SegmentArrays
     languages: frozenset[str]
     index: InvertedIndex
+    chunks_by_language: Mapping[str, int] = field(default_factory=dict[str, int])
     lexer_version: int = LEXER_VERSION
 
     def with_numbers(self, nos: Sequence[int]) -> Self:
@@ -93,10 +96,12 @@ def build(chunks: Sequence[ChunkText], signs: NDArray[np.uint64]) -> Segment:
     """Build the segment of these chunks, in this order. `signs` has one column per chunk."""
     counter = TermCounter()
     languages: set[str] = set()
+    chunks_by_language: Counter[str] = Counter()
     for chunk in chunks:
         chunk_words = split_words(chunk.text)
         language = detect_language(chunk.text, chunk_words)
         languages.add(language)
+        chunks_by_language[name_language(chunk.text, language)] += 1
         counter.add(chunk_words, language)
         for heading in chunk.headings:
             counter.add(split_words(heading), language)
@@ -109,7 +114,8 @@ def build(chunks: Sequence[ChunkText], signs: NDArray[np.uint64]) -> Segment:
         np.minimum(lengths, _MAX_LENGTH).astype(np.uint16),
         signs,
     )
-    return Segment(arrays, frozenset(languages), inverted_index.build_index(counter.lexemes, tokens, lengths))
+    index = inverted_index.build_index(counter.lexemes, tokens, lengths)
+    return Segment(arrays, frozenset(languages), index, chunks_by_language)
 
 
 def item_key(item_id: UUID) -> int:

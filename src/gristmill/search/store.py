@@ -2,12 +2,13 @@
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
+from psycopg.types.json import Jsonb
 
 from gristmill.catalog import ADMIN, Viewer
 from gristmill.db import Database, Queries, Tx
@@ -103,6 +104,7 @@ async def insert_segment(tx: Tx, base_id: UUID, new: Segment) -> None:
         chunks=len(new.arrays.nos),
         tokens=new.tokens,
         languages=sorted(new.languages),
+        chunks_by_language=Jsonb(dict(new.chunks_by_language)),
         nos=encoded.nos,
         items=encoded.items,
         lengths=encoded.lengths,
@@ -171,6 +173,21 @@ class SegmentRow:
     lexer_version: int
     chunks: int
     languages: list[str]
+    chunks_by_language: dict[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True)
+class LanguageCount:
+    """How many chunks of a base are in a language."""
+
+    language: str
+    chunks: int
+
+
+async def count_languages(tx: Tx, base_id: UUID) -> dict[str, int]:
+    """How many chunks of a base are in each language; deleted ones may be among them for a while."""
+    rows = await queries.many(tx, LanguageCount, "count_languages", base=base_id)
+    return {row.language: row.chunks for row in rows}
 
 
 @dataclass(frozen=True)

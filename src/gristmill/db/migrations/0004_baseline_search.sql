@@ -27,6 +27,7 @@ create table segment (
     chunks          int not null,
     tokens          bigint not null,            -- the sum of the lengths, for BM25
     languages       text[] not null,            -- the stemmers that were applied
+    chunks_by_language jsonb not null default '{}', -- {"english": 12, "chinese": 3}
     nos             bytea not null,             -- int8 each
     items           bytea not null,             -- the low eight bytes of each chunk's item
     lengths         bytea not null,             -- in tokens, uint2 each

@@ -4,12 +4,12 @@ It reads words, vectors and visibility in one snapshot of the database, so it im
 protocol of an engine, which proposes chunks and leaves the rest to PostgreSQL.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gristmill.catalog import Base, Viewer
-from gristmill.db import Database
-from gristmill.search import explain, keyword_search, vector_search
+from gristmill.db import Database, Tx
+from gristmill.search import explain, keyword_search, store, vector_search
 from gristmill.search.explain import KeywordExplanation
 from gristmill.search.fuse import Candidate
 from gristmill.search.keyword_search import KeywordResults
@@ -80,3 +80,7 @@ class EmbeddedSearch:
         """Only parse the query for the base's languages, without searching: highlights need it."""
         results = await keyword_search.parse_for_base(self._db, self._cache, base.id, query)
         return EmbeddedKeywordAnswer(self._db, base, results)
+
+    async def count_languages(self, tx: Tx, base: Base) -> Mapping[str, int]:
+        """How many chunks are in each language."""
+        return await store.count_languages(tx, base.id)

@@ -10,12 +10,15 @@ what was published, or allowed, a moment ago is found.
 """
 
 import asyncio
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import cast
 
-from gristmill.catalog import Base, ItemId, Viewer
-from gristmill.db import Database
+from gristmill.catalog import Base, BaseId, ItemId, Viewer
+from gristmill.db import Database, Tx
 from gristmill.search import bm25, keyword_search, store
 from gristmill.search.explain import KeywordExplanation, TermContribution
 from gristmill.search.fuse import Candidate
@@ -33,6 +36,8 @@ from gristmill.search.index.engine import (
 from gristmill.search.index.engine_indexes import EngineIndexes
 from gristmill.search.index.tasks import GatedChunk
 from gristmill.search.index.text_scores import TextScores, score_texts
+from gristmill.search.language_detection import detect_language
+from gristmill.search.languages import name_language
 from gristmill.search.query_syntax import Names, ParsedQuery, parse
 from gristmill.search.scope import NO_FILTERS, Scope
 from gristmill.search.selectivity import Selectivity, measure_selectivity
@@ -42,6 +47,15 @@ _FIRST_LIMIT = 200
 _GROWTH = 4
 MAX_EXACT_ITEMS = 200  # live items with open tasks that are searched by SQL
 _MAX_EXACT_CHUNKS = 2_000
+_LANGUAGE_SAMPLE = 100  # chunks
+_LANGUAGES_VALID = timedelta(minutes=1)
+_MAX_LANGUAGES = 10_000  # bases whose languages are remembered
+
+
+@dataclass(frozen=True)
+class _Languages:
+    counts: Mapping[str, int]
+    expires: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +86,19 @@ class EngineSearch:
 
     def __init__(self, db: Database, indexes: EngineIndexes) -> None:
         self._db, self._indexes = db, indexes
+        self._languages: dict[BaseId, _Languages] = {}
+
+    async def count_languages(self, tx: Tx, base: Base) -> Mapping[str, int]:
+        """How many chunks of a sample are in each language; counted again after a while."""
+        known = self._languages.get(base.id)
+        if known is None or known.expires < time.monotonic():
+            texts = await tasks.sample_texts(tx, base.id, _LANGUAGE_SAMPLE)
+            counts = Counter(name_language(text, detect_language(text)) for text in texts)
+            known = _Languages(counts, time.monotonic() + _LANGUAGES_VALID.total_seconds())
+            if len(self._languages) >= _MAX_LANGUAGES:
+                self._languages.clear()
+            self._languages[base.id] = known
+        return known.counts
 
     # ── vectors ──────────────────────────────────────────────────────────────────────────────────────────
 

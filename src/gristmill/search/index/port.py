@@ -6,10 +6,11 @@
 Both return only chunks that are live and visible to the viewer at that moment, with the same scores for the same texts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from gristmill.catalog import Base, Viewer
+from gristmill.db import Tx
 from gristmill.search.explain import KeywordExplanation
 from gristmill.search.fuse import Candidate
 from gristmill.search.query_syntax import ParsedQuery
@@ -61,4 +62,8 @@ class BaseSearch(Protocol):
 
     async def parse(self, base: Base, query: str) -> KeywordAnswer:
         """Only parse the query for the base's languages, without searching: highlights need it."""
+        ...
+
+    async def count_languages(self, tx: Tx, base: Base) -> Mapping[str, int]:
+        """How many chunks are in each language, at least in proportion."""
         ...

@@ -69,6 +69,11 @@ async def languages(tx: Tx, base_id: UUID) -> frozenset[str]:
     return frozenset(await queries.values(tx, "languages", base=base_id))
 
 
+async def sample_texts(tx: Tx, base_id: UUID, size: int) -> list[str]:
+    """The beginnings of chunks of a base, evenly from the first to the last."""
+    return await queries.values(tx, "sample_texts", base=base_id, size=size)
+
+
 async def close(tx: Tx, ids: Sequence[int]) -> None:
     """Delete tasks that are done."""
     if ids:

@@ -22,7 +22,8 @@ async def list_embedders(context: CurrentContext) -> Page[EmbedderOut]:
             name=name,
             dimensions=embedder.dimensions,
             max_tokens=embedder.max_tokens,
-            english_only=embedder.english_only,
+            english_only=embedder.strengths is not None and list(embedder.strengths) == ["english"],
+            languages=None if embedder.strengths is None else sorted(embedder.strengths),
             is_default=embedder is embedders.default,
         )
         for name, embedder in ((name, embedders.get(name)) for name in embedders.names())

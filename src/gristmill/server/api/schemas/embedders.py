@@ -14,6 +14,7 @@ class EmbedderOut(ApiModel):
     dimensions: int
     max_tokens: int
     english_only: bool
+    languages: list[str] | None
     is_default: bool
 
 
