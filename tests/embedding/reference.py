@@ -13,7 +13,7 @@ Array = NDArray[np.float32]
 class Granite:
     """The model with its weights as the pack gives them."""
 
-    def __init__(self, pack: granite_pack.Pack) -> None:
+    def __init__(self, pack: granite_pack.GranitePack) -> None:
         self._arch = pack.arch
         self._weights = {**pack.plain, **{name: matrix.dense() for name, matrix in pack.grouped.items()}}
 
@@ -50,7 +50,7 @@ class Granite:
 class Universal:
     """The multilingual model with its weights as the pack gives them."""
 
-    def __init__(self, pack: universal_pack.Pack) -> None:
+    def __init__(self, pack: universal_pack.UniversalPack) -> None:
         self._pack, self._weights = pack, pack.plain
 
     def embed(self, ids: list[int]) -> Array:

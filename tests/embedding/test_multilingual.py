@@ -45,7 +45,7 @@ async def test_vectors_are_those_of_the_exact_model(multilingual: LocalEmbedder)
     texts = [*MILL.values(), "x", "a long text, " * 60, "| a | b |\n|---|---|"]
     for text, vector in zip(texts, await multilingual.embed_documents(texts), strict=True):
         ids = [1, *multilingual.tokenizer.encode(text, add_special_tokens=False).ids, 2]
-        assert vector @ exact.embed(ids) > 0.98, text
+        assert vector @ exact.embed(ids) > 0.999, text
 
 
 async def test_a_sentence_is_nearest_to_its_translation_in_every_language(
@@ -53,9 +53,8 @@ async def test_a_sentence_is_nearest_to_its_translation_in_every_language(
 ) -> None:
     mill = await multilingual.embed_documents(list(MILL.values()))
     bank = await multilingual.embed_documents(list(BANK.values()))
-    translated = mill @ mill.T
-    unrelated = mill @ bank.T
-    assert translated.min() > unrelated.max() + 0.1
+    assert (mill @ mill.T > mill @ bank.T).all()
+    assert (bank @ bank.T > bank @ mill.T).all()
 
 
 async def test_a_text_beyond_the_limit_is_cut_at_it(multilingual: LocalEmbedder) -> None:

@@ -14,7 +14,7 @@ A change that affects the vectors must change the identity in local_models.py.
 
 import numpy as np
 
-from gristmill.embedding.granite_pack import Pack
+from gristmill.embedding.granite_pack import GranitePack
 from gristmill.embedding.onnx_graph import MICROSOFT, GraphBuilder
 
 # Input channels that are huge for the first or the last token of any text (up to 257, where the others stay
@@ -23,9 +23,9 @@ from gristmill.embedding.onnx_graph import MICROSOFT, GraphBuilder
 OUTLIERS = {"l0.f2": [573], "l1.f1": [334], "l2.f1": [334], "l3.f2": [768, 846]}
 
 
-def convert(pack: Pack, *, exact: bool = False) -> bytes:
+def convert(pack: GranitePack, *, exact: bool = False) -> bytes:
     """The serialised model; `exact` leaves the matrices in float32, to measure what int8 costs."""
-    encoder = _Encoder(pack, exact=exact)
+    encoder = _GraniteEncoder(pack, exact=exact)
     x = encoder.embed("ids")
     layers: int = pack.arch["layers"]
     for layer in range(layers):
@@ -33,10 +33,10 @@ def convert(pack: Pack, *, exact: bool = False) -> bytes:
     return encoder.finish(x)
 
 
-class _Encoder:
+class _GraniteEncoder:
     """The encoder's parts. Every method adds nodes and returns the name of their output."""
 
-    def __init__(self, pack: Pack, *, exact: bool) -> None:
+    def __init__(self, pack: GranitePack, *, exact: bool) -> None:
         self._pack, self._exact = pack, exact
         self._graph = GraphBuilder(exact=exact)
         self._hidden: int = pack.arch["hidden"]

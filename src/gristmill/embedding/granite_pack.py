@@ -45,7 +45,7 @@ class GroupedMatrix:
 
 
 @dataclass(frozen=True)
-class Pack:
+class GranitePack:
     """The contents of the file: the model's shape, its weights by name, its tokenizer.json."""
 
     arch: Mapping[str, Any]
@@ -66,7 +66,7 @@ def find() -> Path:
     return Path(spec.origin).parent / _FILE
 
 
-def read(path: Path) -> Pack:
+def read(path: Path) -> GranitePack:
     """The pack at `path`. Raises SetupError unless it is the one that this version of Gristmill supports."""
     data = _read_verified(path)
     header_end = 16 + int.from_bytes(data[8:16], "little")
@@ -82,7 +82,7 @@ def read(path: Path) -> Pack:
             grouped[tensor["name"]] = _parse_matrix(raw, *tensor["shape"])
         else:
             plain[tensor["name"]] = np.frombuffer(raw, "<f4").reshape(tensor["shape"])
-    return Pack(header["arch"], grouped, plain, tokenizer_json)
+    return GranitePack(header["arch"], grouped, plain, tokenizer_json)
 
 
 @functools.cache

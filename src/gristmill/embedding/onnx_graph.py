@@ -52,8 +52,7 @@ class GraphBuilder:
         if self._exact:
             product = self.add("MatMul", [x, self.constant(f"{name}.w", weights)])
             return self.add("Add", [product, bias]) if bias else product
-        scales = np.abs(weights).max(axis=0) / np.float32(_MAX_INT)
-        quantised = np.rint(weights / scales).astype(np.int8)
+        quantised, scales = quantise(weights)
         inputs = [x, self.constant(f"{name}.int8", quantised), self.constant(f"{name}.scales", scales)]
         return self.add("DynamicQuantizeMatMul", [*inputs, "", bias], domain=MICROSOFT)
 
@@ -77,3 +76,9 @@ class GraphBuilder:
         opsets = [helper.make_opsetid("", 18), helper.make_opsetid(MICROSOFT, 1)]
         # The IR version is pinned, because a newer `onnx` would write one that an older onnxruntime rejects.
         return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+
+
+def quantise(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """A matrix as integers, and the scale of each column."""
+    scales = np.abs(weights).max(axis=0) / np.float32(_MAX_INT)
+    return np.rint(weights / scales).astype(np.int8), scales

@@ -31,7 +31,7 @@ _SPACE = "▁"
 
 
 @dataclass(frozen=True)
-class Pack:
+class UniversalPack:
     """The weights by name. Word n is `words[n] * scales[n % 17] + offsets[n % 17]`."""
 
     plain: Mapping[str, NDArray[np.float32]]
@@ -53,14 +53,14 @@ def find() -> Path:
     return Path(spec.origin).parent / "resources"
 
 
-def read(folder: Path) -> Pack:
+def read(folder: Path) -> UniversalPack:
     """The weights. Raises SetupError unless they are those that this version of Gristmill supports."""
     data = _read_verified(folder / "weights.npz", WEIGHTS_SHA256)
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         tables = [arrays[f"q{number}"] for number in range(1, TABLES + 1)]
         plain = {name: arrays[name] for name in arrays.files if not name.startswith("q")}
     words = np.stack(tables, axis=1).reshape(-1, tables[0].shape[1])
-    return Pack(plain, words, plain["scale"], plain["lo"], float(plain["eps"]))
+    return UniversalPack(plain, words, plain["scale"], plain["lo"], float(plain["eps"]))
 
 
 @functools.cache

@@ -26,7 +26,7 @@ _ENGLISH_WORDS = frozenset(STOP_WORDS[ENGLISH].split()) | {
 
 
 def name_language(text: str, stemmed_for: str) -> str:
-    """The language of a text: told by its script where there are no spaces between words, else `stemmed_for`."""
+    """The language of a text: known by its script where there are no spaces between words, else `stemmed_for`."""
     if text.isascii():
         return stemmed_for
     sample = text[:_SAMPLE_CHARACTERS]

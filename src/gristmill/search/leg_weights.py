@@ -1,13 +1,13 @@
 """How much vectors count beside words, by what is known of the base's languages and of the embedder. Pure functions.
 
 The language of the base's chunks is known since they were indexed, and an embedder's strength in a language was measured
-(`embedding/local_models.py`). A question is often too short to tell its language by its words; its script tells more.
+(`embedding/local_models.py`). A question is often too short to know its language by its words; its script says more.
 
     the question's language is one of the base's      the embedder's strength in that language
-    it can't be told                                  the mean strength over the base's chunks
+    it is not clear                                   the mean strength over the base's chunks
     it is another one, and the embedder knows both    CROSS_LANGUAGE_WEIGHT: words hardly match, meanings do
     it is another one, and the embedder doesn't       a little in Latin script, where names and loan words match, else nothing
-    an endpoint that doesn't say what it knows        VECTOR_WEIGHT
+    an endpoint, which doesn't say what it knows      VECTOR_WEIGHT
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,8 @@ FOREIGN_WEIGHT = 0.1
 _MIN_SHARE = 0.05  # of a base's chunks, for a language to be one of the base's
 
 
-def vector_weight(
-    query: str, chunks_by_language: Mapping[str, int], strengths: Mapping[str, float] | None
-) -> float:
+def vector_weight(query: str, chunks_by_language: Mapping[str, int], strengths: Mapping[str, float]) -> float:
     """The weight of the vector score, 0 to 1; that of the keyword score is the rest."""
-    if strengths is None:
-        return VECTOR_WEIGHT
     total = sum(chunks_by_language.values())
     shares = {
         language: count / total

@@ -93,11 +93,6 @@ select c.id, c.item_id, c.base_id, c.version, c.index, c.no, c.text, c.start, c.
 -- The segments of a base, oldest first.
 select id, lexer_version, chunks, languages, chunks_by_language from segment where base_id = %(base)s order by id;
 
--- name: count_languages
--- How many chunks of a base are in each language; chunks that were deleted a while ago may be among them.
-select l.key as language, sum(l.value::int)::bigint as chunks
-  from segment s, jsonb_each_text(s.chunks_by_language) l where s.base_id = %(base)s group by l.key;
-
 -- name: read_segment_arrays
 -- The arrays and terms of segments; of small segments also the postings.
 select id, nos, items, lengths, signs, terms,

@@ -21,7 +21,7 @@ from gristmill.search.index.embedded import EmbeddedSearch
 from gristmill.search.index.engine_indexes import NO_ENGINE, EngineIndexes
 from gristmill.search.index.engine_search import EngineSearch
 from gristmill.search.index.port import BaseSearch, KeywordAnswer
-from gristmill.search.leg_weights import vector_weight
+from gristmill.search.leg_weights import VECTOR_WEIGHT, vector_weight
 from gristmill.search.model import Hit, HitContext, HitExplanation, SearchRequest, Target
 from gristmill.search.query_syntax import without_syntax
 from gristmill.search.rerank import Reranker
@@ -250,7 +250,9 @@ async def _vector_weight(tx: Tx, base_search: BaseSearch, target: Target, reques
     if request.mode == "vector":
         return 1.0
     strengths = target.embedder.strengths
-    languages = {} if strengths is None else await base_search.count_languages(tx, target.base)
+    if strengths is None:
+        return VECTOR_WEIGHT
+    languages = await base_search.count_languages(tx, target.base)
     return vector_weight(request.query, languages, strengths)
 
 

@@ -18,7 +18,6 @@ from gristmill.search.scope import Scope
 from gristmill.search.segment import ChunkText, Segment
 
 queries = Queries(__package__ or "gristmill.search")
-
 Vector = NDArray[np.float32]
 MAX_INLINE_POSTINGS_CHUNKS = 4096  # segments up to this size are read with all their postings: some 2 MB
 _COPY_BUFFER = 256 * 1024  # bytes
@@ -174,20 +173,6 @@ class SegmentRow:
     chunks: int
     languages: list[str]
     chunks_by_language: dict[str, int] = field(default_factory=dict[str, int])
-
-
-@dataclass(frozen=True)
-class LanguageCount:
-    """How many chunks of a base are in a language."""
-
-    language: str
-    chunks: int
-
-
-async def count_languages(tx: Tx, base_id: UUID) -> dict[str, int]:
-    """How many chunks of a base are in each language; deleted ones may be among them for a while."""
-    rows = await queries.many(tx, LanguageCount, "count_languages", base=base_id)
-    return {row.language: row.chunks for row in rows}
 
 
 @dataclass(frozen=True)

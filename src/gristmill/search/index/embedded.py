@@ -4,6 +4,7 @@ It reads words, vectors and visibility in one snapshot of the database, so it im
 protocol of an engine, which proposes chunks and leaves the rest to PostgreSQL.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -83,4 +84,7 @@ class EmbeddedSearch:
 
     async def count_languages(self, tx: Tx, base: Base) -> Mapping[str, int]:
         """How many chunks are in each language."""
-        return await store.count_languages(tx, base.id)
+        counts: Counter[str] = Counter()
+        for row in await store.list_segments(tx, base.id):
+            counts.update(row.chunks_by_language)
+        return counts
