@@ -92,7 +92,7 @@ MUTANTS = (
     ),
     Mutant(
         "images-are-not-analysed",
-        "ingest/write.py",
+        "ingest/write_state.py",
         "    return any(image.text is None for image in state.ended.images)",
         "    return False",
         ("S3-07", "S3-19"),
