@@ -193,6 +193,15 @@ async def test_an_unknown_embedder_is_refused_with_the_known_ones(http: httpx.As
     assert "granite-30m-en" in assert_problem(answer, 422, "unknown_embedder")["detail"]
 
 
+async def test_the_languages_of_a_new_base_are_checked(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/api/knowledge-bases", json={"name": "n", "languages": ["zh", "klingon"]})
+    assert "zh" in assert_problem(answer, 422, "unknown_language")["detail"]
+    created = await http.post(
+        "/api/knowledge-bases", json={"name": "n", "languages": ["zh"], "embedder": "use-multilingual"}
+    )
+    assert created.json()["embedder"] == "use-multilingual"
+
+
 async def test_a_body_that_is_too_large_is_refused_however_it_is_sent(http: httpx.AsyncClient) -> None:
     base = await make_base(http)
     large = b'{"items": [{"type": "note", "content": "' + b"x" * 30_000_000 + b'"}]}'

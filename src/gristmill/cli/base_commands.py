@@ -22,13 +22,21 @@ def create_base(
         str | None,
         typer.Option(metavar="NAME", help="Embedder of its texts; by default the one of the settings."),
     ] = None,
+    language: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CODE", help="A language of its texts, such as zh: chooses the embedder. Repeatable."
+        ),
+    ] = None,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
     """Create an empty base. `gristmill add` creates a base too, if it does not exist."""
 
     async def run(session: Any) -> dict[str, Any]:
-        body = {"name": name, **({"embedder": embedder} if embedder else {})}
+        body: dict[str, Any] = {"name": name, "languages": language or []}
+        if embedder is not None:
+            body["embedder"] = embedder
         return await session.call("POST", "/knowledge-bases", json=body)
 
     print_json(run_with_client(run, data_dir), as_json)

@@ -1,6 +1,6 @@
 """The registry: the embedders of this process by name, each created once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import httpx
@@ -74,6 +74,14 @@ class Embedders:
                 f"There is no embedder {name}. Available: {self._name_list()}.", code="unknown_embedder"
             ) from None
 
+    def for_languages(self, languages: Collection[str]) -> Embedder:
+        """The embedder for texts in these languages: the default one, unless a built-in one knows more of them."""
+        local = [self._embedders[model.name] for model in LOCAL_MODELS]
+        return max(
+            (self.default, *local),
+            key=lambda embedder: (_known(embedder, languages), embedder is self.default),
+        )
+
     async def close(self) -> None:
         """Close all embedders and governors."""
         for embedder in self._embedders.values():
@@ -83,6 +91,12 @@ class Embedders:
 
     def _name_list(self) -> str:
         return ", ".join(self.names())
+
+
+def _known(embedder: Embedder, languages: Collection[str]) -> int:
+    """How many of the languages an embedder knows; an endpoint doesn't say, and was chosen by someone who knows."""
+    strengths = embedder.strengths
+    return len(languages) if strengths is None else sum(language in strengths for language in languages)
 
 
 def _provider_of(settings: EmbedderSettings) -> str:

@@ -101,6 +101,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
         "source_gone",
         "unknown_connector_type",
         "unknown_embedder",
+        "unknown_language",
         "unknown_file_processor",
         "unreadable",
     ),

@@ -8,6 +8,7 @@ from fastapi import Query, Response
 from gristmill import catalog, jobs
 from gristmill.catalog import BaseId, BaseStats
 from gristmill.catalog.access import EVERYBODY
+from gristmill.embedding.language_codes import language_names
 from gristmill.errors import Invalid
 from gristmill.operations import bases, guards
 from gristmill.operations import queue as queue_operations
@@ -53,7 +54,11 @@ async def create_base(
     body: NewBase, context: CurrentContext, caller: CurrentCaller, response: Response
 ) -> BaseOut:
     """Create a knowledge base. Without `acl`, a base that is not created by an admin is visible to its creator."""
-    embedder = context.embedders.get(body.embedder or context.settings.embedder)
+    languages = language_names(body.languages)
+    if body.embedder is None:
+        embedder = context.embedders.for_languages(languages)
+    else:
+        embedder = context.embedders.get(body.embedder)
     _check_processor(context, body.file_processor_id)
     chunking = body.chunking.model_dump(by_alias=True, exclude_none=True)
     created = await bases.create(

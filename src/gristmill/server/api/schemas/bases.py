@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Literal, Self
 from uuid import UUID
 
-from pydantic import Field, StrictBool, StrictInt
+from pydantic import Field, StrictBool, StrictInt, StringConstraints
 
 from gristmill.catalog import AssetReuse, Base, BaseStats, BaseStatus, EmptyDocuments, IndexKind, OnRestart
 from gristmill.server.api.schemas.common import (
@@ -57,6 +57,14 @@ class NewBase(RequestModel):
 
     name: Name
     embedder: str | None = None
+    languages: Annotated[
+        list[Annotated[str, StringConstraints(min_length=2, max_length=20)]],
+        Field(
+            default_factory=list,
+            max_length=20,
+            description="Codes of the languages of its documents; they choose the embedder.",
+        ),
+    ]
     chunking: Chunking = Chunking()
     file_processor_id: Name | None = None
     on_restart: OnRestart = "resume"
