@@ -1,4 +1,5 @@
 import hashlib
+import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from gristmill.search import lexer
 from gristmill.search.lexer import (
     MAX_LEXEME_LENGTH,
+    fold,
     is_mostly_cjk,
     lex,
     lexemes_from_cache,
@@ -37,6 +39,73 @@ def test_chinese_gives_every_character_and_every_pair() -> None:
 
 def test_a_two_character_word_is_found_inside_a_clause() -> None:
     assert lexemes("识库") <= lexemes("我们的知识库不会丢失文档")
+
+
+@pytest.mark.parametrize(
+    ("traditional", "simplified"),
+    [
+        ("知識庫與資料庫", "知识库与资料库"),
+        ("裡面的麵條發黴了", "里面的面条发霉了"),
+        ("頭髮乾後，於臺灣瞭解計畫", "头发干后，于台湾了解计划"),
+        ("衞生署說明綫路", "卫生署说明线路"),
+    ],
+)
+def test_traditional_and_simplified_chinese_are_the_same_words(traditional: str, simplified: str) -> None:
+    """Also of Hong Kong and Taiwan; at the same places, so that highlights are exact."""
+    assert positions(traditional) == positions(simplified)
+    assert fold(traditional) == fold(simplified)
+
+
+@pytest.mark.parametrize(
+    ("form", "usual"),
+    [
+        ("ｶﾞｷﾞｸｹ", "ガギクケ"),
+        (unicodedata.normalize("NFD", "ガギ한국어"), "ガギ한국어"),
+        ("⽤⼾", "用户"),
+        ("\uf9e4", "理"),
+    ],
+)
+def test_half_width_composed_and_compatibility_forms_are_the_same_words(form: str, usual: str) -> None:
+    assert [token.lexeme for token in lex(form)] == [token.lexeme for token in lex(usual)]
+    ranges = [(token.start, token.end) for token in lex(form)]
+    assert ranges[0][0] == 0
+    assert ranges[-1][1] == len(form)
+    assert [*fast_lexemes(form, "english")] == [*fast_lexemes(usual, "english")]
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        ("hindi", "के की का को में से लिए"),
+        ("greek", "του της που για όταν και"),
+        ("turkish", "önce eden kim"),
+        ("russian", "это они его"),
+    ],
+)
+def test_no_stemmer_cuts_a_word_to_a_letter(language: str, words: str) -> None:
+    for word in words.split():
+        [token] = lex(word, language)
+        letters = [letter for letter in token.lexeme if not unicodedata.category(letter).startswith("M")]
+        assert len(letters) >= 2 or token.lexeme == word
+
+
+def test_greek_words_are_found_without_their_accents() -> None:
+    assert positions("όταν", "greek") == positions("οταν", "greek")
+
+
+def test_languages_without_a_stemmer_keep_their_words() -> None:
+    assert [token.lexeme for token in lex("ספרים של", "hebrew")] == ["ספרים", "של"]
+
+
+def test_vietnamese_words_are_found_with_their_accents_and_without() -> None:
+    """Accents make different words; those who type none still find them all."""
+    assert positions("người đọc", "vietnamese") == [
+        ("người", 1, 0, 5),
+        ("nguoi", 1, 0, 5),
+        ("đọc", 2, 6, 9),
+        ("doc", 2, 6, 9),
+    ]
+    assert [names for _, names in query_tokens("người doc", ["vietnamese"])] == [("người",), ("doc",)]
 
 
 def test_identifiers_are_found_whole_and_by_their_parts() -> None:
@@ -113,7 +182,7 @@ def test_a_language_stems_its_own_words() -> None:
     assert [names for _, names in query_tokens("runs", [])] == [("run",)]
 
 
-@given(st.text(alphabet="abAB12._ -知识库éß’", max_size=60), st.sampled_from(["english", "german"]))
+@given(st.text(alphabet="abAB12._ -知识庫éß’ｶﾞか\u3099ำ", max_size=60), st.sampled_from(["english", "german"]))
 def test_the_fast_ways_give_the_same_lexemes(text: str, language: str) -> None:
     """What is indexed, what a query looks for and what is highlighted must agree."""
     expected = [token.lexeme for token in lex(text, language)]
@@ -126,7 +195,7 @@ def test_the_fast_ways_give_the_same_lexemes(text: str, language: str) -> None:
     )
 
 
-@given(st.text(alphabet="abAB1._ 知识", max_size=40))
+@given(st.text(alphabet="abAB1._ 知識ｶﾞ", max_size=40))
 def test_ranges_of_matches_are_those_of_the_tokens(text: str) -> None:
     def matches(lexeme: str) -> bool:
         return "a" in lexeme or lexeme == "知"
@@ -192,4 +261,4 @@ def test_lexemes_stay_the_same_until_the_version_changes() -> None:
         for language in ("english", "german", "french"):
             for token in lex(text, language):
                 digest.update(f"{token.lexeme} {token.position} {token.start} {token.end}\n".encode())
-    assert digest.hexdigest() == "bd3cc193e74825bb14cece6e6464d634770e2689210f4904652493876d197c60"
+    assert digest.hexdigest() == "32cbfc29d5133a96716b3e432ff9591e728490251cabe6dff1af54e885a5643e"

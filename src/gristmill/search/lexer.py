@@ -3,15 +3,17 @@
     a word                       NFKC, lower case, stemmed, without accents      "Läufer"     → lauf
     an identifier                as it is, and its parts                         "parseHTTP2" → parsehttp2, pars, http2
                                                                                  "max_size"   → max_size, max, size
-    Chinese, Japanese, Korean,   every character and every pair of neighbours    "知识库"      → 知, 识, 库, 知识, 识库
-    Thai, Lao, Khmer, Burmese
+    Chinese, Japanese, Korean,   every character and every pair of neighbours,   "知識庫"      → 知, 识, 库, 知识, 识库
+    Thai, Lao, Khmer, Burmese    with traditional characters as simplified
 
-The pairs match a two-character word inside a clause that has no spaces. A change that produces different lexemes must
+The pairs match a two-character word inside a clause that has no spaces. A stem of less than two letters is not used: some
+stemmers leave one letter of each small word, or none. A change that produces different lexemes must
 raise `LEXER_VERSION`: compaction then lexes the chunks of older segments again (`compaction.py`).
 """
 
 import functools
 import itertools
+import operator
 import re
 import threading
 import unicodedata
@@ -22,14 +24,20 @@ from typing import Protocol, cast
 
 import Stemmer
 
+from gristmill.search.han_variants import HAN_VARIANTS
 from gristmill.search.language_detection import ENGLISH, detect_language
 
-LEXER_VERSION = 1
+LEXER_VERSION = 2
 MAX_LEXEME_LENGTH = 64  # characters; longer strings are not words that people search for
+NOT_STEMMED = frozenset(
+    {"vietnamese", "ukrainian", "bulgarian", "urdu", "hebrew"}
+)  # there is no stemmer for them
+ACCENTED = frozenset({"vietnamese"})  # accents make different words: a word is indexed with and without them
+_MIN_STEM_LETTERS = 2
 
 _UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003134f"
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2f00-\u2fd5\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003134f"
 )
 _MARKS = "\u0300-\u036f\u064b-\u065f\u0670\u0900-\u0903\u093a-\u094f\u0962\u0963\u0981-\u0983\u09bc-\u09cd\u0b82\u0bbe-\u0bcd"
 _LETTERS = rf"[^\W_{_UNSPACED}](?:[^\W_{_UNSPACED}]|[{_MARKS}])*"
@@ -40,6 +48,11 @@ _SEPARATORS_TO_SPACES = {code: " " for code in range(128) if not (chr(code).isal
 _TYPOGRAPHIC_SIGNS = "\u2019\u2018\u201c\u201d\u2014\u2013\u2026\u2022\u00a0\u2192\u00b7\u00d7"  # common in texts that are otherwise ASCII
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+(?:[._][A-Za-z0-9]+)*")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
+# One character of a script without spaces, as people see it: a kana with its voicing mark, a syllable of jamo.
+_UNIT = re.compile(
+    "[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?|[\u3040-\u30ff\uff66-\uff9d][\u3099\u309a\uff9e\uff9f]|.",
+    re.DOTALL,
+)
 _JOINER = re.compile("[._]")
 _CAMEL_PARTS = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
 _CJK = re.compile(
@@ -63,17 +76,21 @@ def lex(text: str, language: str | None = None) -> Iterator[Token]:
     language = language or detect_language(text, split_words(text))
     position = 0
     for word in _WORD.finditer(text):
-        start, end = word.span()
+        start = word.start()
         if _IS_UNSPACED.match(text, start):
-            for offset in range(start, end):
+            units = _units(word.group())
+            for number, (unit, unit_start, unit_end) in enumerate(units, 1):
                 position += 1
-                yield Token(fold(text[offset]), position, offset, offset + 1)
-                if offset + 1 < end:
-                    yield Token(fold(text[offset : offset + 2]), position, offset, offset + 2)
+                yield Token(unit, position, start + unit_start, start + unit_end)
+                if number < len(units):
+                    next_unit, _, next_end = units[number]
+                    yield Token(unit + next_unit, position, start + unit_start, start + next_end)
             continue
+        last_range: tuple[int, int] | None = None
         for lexeme, part_start, part_end in _lexemes(word.group(), language):
-            if part_start == 0:
+            if part_start == 0 and last_range != (0, part_end):
                 position += 1
+            last_range = part_start, part_end
             yield Token(lexeme, position, start + part_start, start + part_end)
 
 
@@ -86,11 +103,12 @@ def matching_ranges(
     for match in (_ASCII_WORD if text.isascii() else _WORD).finditer(text):
         word, start = match.group(), match.start()
         if _IS_UNSPACED.match(word):
-            for offset in range(len(word)):
-                if matches(_fold_from_cache(word[offset])):
-                    yield start + offset, start + offset + 1
-                if offset + 1 < len(word) and matches(_fold_from_cache(word[offset : offset + 2])):
-                    yield start + offset, start + offset + 2
+            units = _units(word)
+            for number, (unit, unit_start, unit_end) in enumerate(units, 1):
+                if matches(unit):
+                    yield start + unit_start, start + unit_end
+                if number < len(units) and matches(unit + units[number][0]):
+                    yield start + unit_start, start + units[number][2]
         elif any(map(matches, lexemes_from_cache(word, language))):
             for token in lex(word, language):
                 if matches(token.lexeme):
@@ -101,9 +119,12 @@ def query_tokens(text: str, languages: Collection[str]) -> Iterator[tuple[Token,
     """The tokens of a query, each with the lexemes that it becomes in these languages."""
     tokens: dict[tuple[int, int, int], tuple[Token, dict[str, None]]] = {}
     for language in sorted(languages) or [ENGLISH]:
+        lexed: set[tuple[int, int, int]] = set()
         for token in lex(text, language):
             position = (token.position, token.start, -token.end)
-            tokens.setdefault(position, (token, {}))[1][token.lexeme] = None
+            if position not in lexed:  # a word that is written with accents is not looked for without them
+                tokens.setdefault(position, (token, {}))[1][token.lexeme] = None
+            lexed.add(position)
     for _, (token, names) in sorted(tokens.items()):
         yield token, tuple(names)
 
@@ -128,10 +149,8 @@ def lexemes_of_word(raw_word: str, language: str) -> Sequence[str]:
     if raw_word.isascii():
         parts = (raw_word,) if raw_word.isalnum() else _ASCII_WORD.findall(raw_word)
     elif _IS_UNSPACED.match(raw_word):
-        return (
-            *map(fold, raw_word),
-            *(fold(raw_word[offset : offset + 2]) for offset in range(len(raw_word) - 1)),
-        )
+        units = _folded_units(raw_word)
+        return (*units, *map(operator.add, units, units[1:]))
     else:
         parts = (raw_word,)
     return [lexeme for part in parts for lexeme, _, _ in _lexemes(part, language)]
@@ -163,6 +182,9 @@ def is_mostly_cjk(text: str) -> bool:
 @functools.lru_cache(maxsize=5_000)
 def _lexemes(word: str, language: str) -> tuple[tuple[str, int, int], ...]:
     """A word's lexemes, each with the character range in the word; the lexeme of the entire word comes first."""
+    if language in ACCENTED and not word.isascii():
+        accented = fold(word)
+        return tuple((form, 0, len(word)) for form in dict.fromkeys((accented, _without_accents(accented))))
     if word.isalpha() and (word.islower() or word.istitle() or word.isupper()):
         return ((_stem(fold(word), language), 0, len(word)),)
     parts = list(_identifier_parts(word))
@@ -197,30 +219,45 @@ def _is_camel(part: str) -> bool:
 
 
 def fold(word: str) -> str:
-    """The word with case, character width and ligatures normalised."""
+    """The word with case, character width, ligatures and variants of Chinese characters normalised."""
     if word.isascii():
         return word.lower()[:MAX_LEXEME_LENGTH].replace("\0", "")
-    return unicodedata.normalize("NFKC", word).casefold()[:MAX_LEXEME_LENGTH].replace("\0", "")
+    normalised = unicodedata.normalize("NFKC", word).casefold()[:MAX_LEXEME_LENGTH].replace("\0", "")
+    return normalised.translate(HAN_VARIANTS) if _IS_UNSPACED.search(normalised) else normalised
 
 
-@functools.lru_cache(maxsize=20_000)
-def _fold_from_cache(characters: str) -> str:
-    """The same as `fold`, for one or two characters of a script without spaces."""
-    return fold(characters)
+def _units(run: str) -> list[tuple[str, int, int]]:
+    """The characters of a run of a script without spaces, folded, each with its range."""
+    if unicodedata.is_normalized("NFKC", run):
+        return [(unit, at, at + 1) for at, unit in enumerate(run.translate(HAN_VARIANTS))]
+    return [(fold(unit.group()), *unit.span()) for unit in _UNIT.finditer(run)]
+
+
+def _folded_units(run: str) -> Sequence[str]:
+    """The same as `_units`, without ranges."""
+    if unicodedata.is_normalized("NFKC", run):
+        return run.translate(HAN_VARIANTS)
+    return [fold(unit) for unit in _UNIT.findall(run)]
 
 
 def _stem(word: str, language: str) -> str:
     if not word.isalpha() and word.isascii():
         return word  # has digits: a name or a number
-    stem = _stemmer(language).stemWord(word)
+    stem = word if language in NOT_STEMMED else _stemmer(language).stemWord(word)
+    if len(stem) < 2 * _MIN_STEM_LETTERS and _letter_count(stem) < _MIN_STEM_LETTERS:
+        stem = word
     return stem if stem.isascii() else _without_accents(stem)
 
 
+def _letter_count(stem: str) -> int:
+    return sum(not unicodedata.category(character).startswith("M") for character in stem)
+
+
 def _without_accents(word: str) -> str:
-    """The word without accents, if it is Latin; in other scripts a mark makes a different letter."""
+    """The word without accents, if it is Latin or Greek; in other scripts a mark makes a different letter."""
     decomposed = unicodedata.normalize("NFD", word)
-    if all(c < "\u0250" or unicodedata.combining(c) for c in decomposed):
-        return "".join(c for c in decomposed if not unicodedata.combining(c))
+    if all(c < "\u0250" or "\u0370" <= c < "\u0400" or unicodedata.combining(c) for c in decomposed):
+        return "".join(c for c in decomposed if not unicodedata.combining(c)).replace("đ", "d")
     return word
 
 

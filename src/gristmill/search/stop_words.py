@@ -6,7 +6,7 @@ They are indexed and searched like all others, so that a phrase can contain them
 import functools
 
 from gristmill.search.language_detection import ENGLISH, STOP_WORDS
-from gristmill.search.lexer import lexemes
+from gristmill.search.lexer import fold, lexemes
 
 # The lists for language detection leave out words that languages share; these are needed here.
 _MORE_WORDS = {
@@ -26,7 +26,7 @@ _MORE_WORDS = {
     "dutch": "al als ben dan de die dit doch er ge had heb heeft hem hij hoe hun ik in ja je kan maar me meer men mij na nog nu om omdat onder ons te tot uit uw was wat we wel wie wij wil ze zich zij zo zou",
 }
 # Chinese and Japanese particles. Their characters are lexemes of their own, in a text of any language.
-_CJK_PARTICLES = frozenset("的了是在和与及也就都而着吗呢吧之の に を は が と も へ や".replace(" ", ""))
+_CJK_PARTICLES = frozenset(fold("的了是在和与及也就都而着吗呢吧之のにをはがともへや"))
 
 
 @functools.cache
