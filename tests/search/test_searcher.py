@@ -1,7 +1,6 @@
 """Search results, through the API."""
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +17,7 @@ from gristmill.search import (
     searcher,
     segment_cache,
 )
-from gristmill.search.segment_cache import Snapshot
+from gristmill.search.inverted_index import TermDictionary
 from tests.embedding import endpoint
 from tests.embedding.endpoint import CannedResponse, EmbeddingRequest
 from tests.embedding.hashed import HashedEmbedder
@@ -68,18 +67,18 @@ async def test_a_search_leaves_the_event_loop_free(
 ) -> None:
     """Other requests don't wait while hits are highlighted, or while the words of a prefix are looked up."""
     threads: dict[str, set[int]] = {"highlight": set(), "look up": set()}
-    highlight, look_up = searcher.highlight_ranges, Snapshot.find_posting_ranges
+    highlight, look_up = searcher.highlight_ranges, TermDictionary.find
 
     def record_highlight(*arguments: Any) -> list[tuple[int, int]]:
         threads["highlight"].add(threading.get_ident())
         return highlight(*arguments)
 
-    def record_look_up(*arguments: Any) -> Iterator[Any]:
+    def record_look_up(*arguments: Any) -> tuple[int, int] | None:
         threads["look up"].add(threading.get_ident())
         return look_up(*arguments)
 
     monkeypatch.setattr(searcher, "highlight_ranges", record_highlight)
-    monkeypatch.setattr(Snapshot, "find_posting_ranges", record_look_up)
+    monkeypatch.setattr(TermDictionary, "find", record_look_up)
     monkeypatch.setattr(segment_cache, "_MAX_LOOKUPS_ON_LOOP", 20)
     base = await new_base(mill.db)
     async with mill.db.transaction() as tx:

@@ -112,12 +112,10 @@ def test_scores_are_bm25_of_plain_python(parts: list[str]) -> None:
     counts = list(counts_of(sample).values())
     names = ["mill", "stone", "知识"]
     terms = [
-        bm25.combine_postings(
-            1.0, [(0, postings)] if (postings := sample.index.postings_of(name)) else [], len(parts)
-        )
+        bm25.combine_postings(1.0, [(0, postings)] if (postings := sample.index.postings_of(name)) else [])
         for name in names
     ]
-    scores = bm25.score(terms, sample.arrays.lengths)
+    scores = bm25.score(terms, [sample.arrays.lengths])
     mean = sum(sum(count.values()) for count in counts) / len(counts)
     for count, score in zip(counts, scores.tolist(), strict=True):
         expected = 0.0
@@ -135,11 +133,42 @@ def test_the_best_come_first_and_ties_by_place() -> None:
     assert bm25.top_ordinals(scores, 99).tolist() == [5, 1, 3, 2]
 
 
-def test_items_are_found_in_a_segment_by_their_keys() -> None:
-    sample = build_segment(["a", "b", "c", "d", "e"])
-    keys = np.array([segment.item_key(UUID(int=n)) for n in (1, 7, 0)])
-    which, places = sample.arrays.ordinals_of_items(keys)
-    assert sorted(zip(which.tolist(), places.tolist(), strict=True)) == [(0, 2), (0, 3), (2, 0), (2, 1)]
+@given(
+    st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 3.25]), max_size=400),
+    st.integers(min_value=0, max_value=20),
+)
+def test_the_best_of_many_are_those_of_a_sort(values: list[float], limit: int) -> None:
+    """Whatever the number of blocks whose maxima are compared first."""
+    scores = np.array(values, np.float32)
+    expected = sorted((n for n, value in enumerate(values) if value), key=lambda n: (-values[n], n))
+    assert bm25.top_ordinals(scores, limit).tolist() == expected[:limit]
+
+
+@given(st.lists(texts, min_size=1, max_size=4))
+def test_scores_do_not_depend_on_how_chunks_are_spread_over_segments(parts: list[list[str]]) -> None:
+    """To the last bit: a ranking does not change when segments are merged."""
+    several = [build_segment(part) for part in parts]
+    together = [build_segment([text for part in parts for text in part])]
+    scores = [
+        bm25.score(_terms(each), [part.arrays.lengths for part in each]) for each in (several, together)
+    ]
+    assert scores[0].tolist() == scores[1].tolist()
+
+
+def _terms(segments: list[segment.Segment]) -> list[bm25.TermPostings]:
+    lexemes_by_term = [["mill"], ["stone", "wheel"], ["知识"]]
+    return [
+        bm25.combine_postings(
+            1.0,
+            [
+                (position, postings)
+                for position, part in enumerate(segments)
+                for lexeme in lexemes
+                if (postings := part.index.postings_of(lexeme)) is not None
+            ],
+        )
+        for lexemes in lexemes_by_term
+    ]
 
 
 def test_small_segments_are_merged_first_and_none_grows_past_the_most() -> None:

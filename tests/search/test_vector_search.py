@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gristmill import catalog
 from gristmill.catalog import Base, NewItem, Viewer
@@ -60,6 +62,15 @@ async def test_batches_grow_until_enough_chunks_are_visible(
         db, SegmentCache(2**20), base.id, scope, selectivity.UNRESTRICTED, vector, ITEMS
     )
     assert len(hits) == ITEMS // 10 * EACH
+
+
+@given(st.lists(st.integers(min_value=0, max_value=6), min_size=1, max_size=400), st.data())
+def test_the_nearest_of_many_are_those_of_a_sort(values: list[int], data: st.DataObject) -> None:
+    """Whatever the number of blocks whose minima are compared first."""
+    count = data.draw(st.integers(min_value=1, max_value=len(values)))
+    distances = np.array(values, np.uint16)
+    expected = sorted(range(len(values)), key=lambda n: (values[n], n))[:count]
+    assert vector_search.nearest_ordinals(distances, count).tolist() == expected
 
 
 async def test_segments_that_do_not_fit_into_the_cache_are_read_again(db: Database, base: Base) -> None:

@@ -26,7 +26,7 @@ from gristmill.db import Database, Tx
 from gristmill.db.outage import Outage
 from gristmill.errors import GristmillError
 from gristmill.jobs import Done, Job, NewJob, Outcome
-from gristmill.search import compaction_store, inverted_index, segment, store
+from gristmill.search import compaction_store, inverted_index, segment, segment_store, store
 from gristmill.search.inverted_index import InvertedIndex
 from gristmill.search.lexer import LEXER_VERSION
 from gristmill.search.segment import MAX_CHUNKS, Segment, SegmentArrays
@@ -149,7 +149,7 @@ class Compactor:
                 return []
             is_overdue = await compaction_store.has_overdue_deletions(tx, base_id, MAX_DELETED_AGE)
             for row in rows:
-                (stored,) = await store.read_segment_arrays(tx, base_id, [row.id])
+                (stored,) = await segment_store.read_chunk_arrays(tx, base_id, [row.id])
                 deleted_count = int(np.isin(np.frombuffer(stored.nos, ">i8"), deleted).sum())
                 if deleted_count and (is_overdue or deleted_count * 10 >= row.chunks):
                     return [row]
@@ -182,7 +182,7 @@ class Compactor:
     async def _lex_again(self, base_id: BaseId, row: SegmentRow) -> tuple[list[Segment], list[int]]:
         new_segments: list[Segment] = []
         async with self._db.connection() as tx:
-            (stored,) = await store.read_segment_arrays(tx, base_id, [row.id])
+            (stored,) = await segment_store.read_chunk_arrays(tx, base_id, [row.id])
             nos: list[int] = np.frombuffer(stored.nos, ">i8").tolist()
             lexed_numbers: list[int] = []
             for start in range(0, len(nos), _LEX_BATCH):

@@ -57,19 +57,19 @@ def _explain(
 ) -> dict[int, KeywordExplanation]:
     snapshot = results.snapshot
     visible: Mask | None = None if keys is None else snapshot.mask_of_items(keys)
-    terms = [(term, bm25.within(postings, visible)) for term, postings in results.terms]
+    terms = [(term, bm25.within(postings, snapshot.starts, visible)) for term, postings in results.terms]
     parts = [bm25.score([postings], snapshot.lengths, visible) for _, postings in terms]
     scores = bm25.score([postings for _, postings in terms], snapshot.lengths, visible)
     if results.mask is not None:
         scores = np.where(results.mask, scores, np.float32(0))
     explanations: dict[int, KeywordExplanation] = {}
     for no, ordinal in snapshot.ordinals_of(nos).items():
-        counts, sums = snapshot.sums_by_item(snapshot.items[[ordinal]], scores)
+        counts, sums = snapshot.sums_by_item(snapshot.items_at(np.array([ordinal])), scores)
         score = bm25.with_siblings(scores[[ordinal]], counts, sums)[0]
         contributions = [
             TermContribution(
                 term.names[0] + ("*" if term.prefix else ""),
-                int(postings.postings.counts[postings.postings.ordinals == ordinal].sum()),
+                postings.count_at(*snapshot.place_of(ordinal)),
                 postings.chunks,
                 round(float(part[ordinal]), 4),
             )

@@ -22,8 +22,9 @@ from gristmill.search.inverted_index import Postings
 from gristmill.search.query_syntax import ParsedQuery, Term, parse
 from gristmill.search.scope import Scope
 from gristmill.search.segment import Mask
-from gristmill.search.segment_cache import SegmentCache, Snapshot
+from gristmill.search.segment_cache import SegmentCache
 from gristmill.search.selectivity import Selectivity
+from gristmill.search.snapshot import Snapshot
 
 MAX_PREFIX_EXPANSIONS = 64  # lexemes that one prefix expands to
 _FIRST_BATCH = 200
@@ -67,8 +68,9 @@ async def search(
         parsed_query = parse(query, snapshot.languages)
         terms_to_find = [*parsed_query.terms, *parsed_query.excluded]
         lexemes_by_term = {
-            # The words of a base that begin with a letter may be many: they are looked up in a thread.
-            term: await asyncio.to_thread(_lexemes_of_term, snapshot, term) if term.prefix else [*term.names]
+            term: await cache.expand_prefix(tx, base_id, term.names[0], MAX_PREFIX_EXPANSIONS, snapshot)
+            if term.prefix
+            else [*term.names]
             for term in terms_to_find
         }
         lexemes = sorted({lexeme for of_term in lexemes_by_term.values() for lexeme in of_term})
@@ -86,10 +88,6 @@ async def parse_for_base(db: Database, cache: SegmentCache, base_id: UUID, query
     async with store.read_transaction(db) as tx:
         snapshot = await cache.open(tx, base_id)
     return KeywordResults([], parse(query, snapshot.languages), snapshot)
-
-
-def _lexemes_of_term(snapshot: Snapshot, term: Term) -> list[str]:
-    return snapshot.with_prefix(term.names[0], MAX_PREFIX_EXPANSIONS) if term.prefix else list(term.names)
 
 
 def _without_unlexed_segments(snapshot: Snapshot) -> Snapshot:
@@ -113,9 +111,7 @@ def _score(
     """Results without candidates yet, and the scores to rank by: 0 for chunks that can't be hits."""
     postings_by_term = {
         term: bm25.combine_postings(
-            term.weight,
-            [part for lexeme in lexemes for part in postings.get(lexeme, ())],
-            len(snapshot.nos),
+            term.weight, [part for lexeme in lexemes for part in postings.get(lexeme, ())]
         )
         for term, lexemes in lexemes_by_term.items()
     }
@@ -133,13 +129,12 @@ def _candidate_mask(
     selectivity: Selectivity,
 ) -> Mask | None:
     masks: list[Mask] = [] if selectivity.keys is None else [snapshot.mask_of_items(selectivity.keys)]
-    total = len(snapshot.nos)
     for phrase in parsed_query.phrases:
         for names in phrase.words:
             for term, postings in postings_by_term.items():
                 if not term.prefix and set(term.names) == set(names):
-                    masks.append(bm25.term_mask(postings, total))
-    masks += [~bm25.term_mask(postings_by_term[term], total) for term in parsed_query.excluded]
+                    masks.append(bm25.term_mask(postings, snapshot.starts))
+    masks += [~bm25.term_mask(postings_by_term[term], snapshot.starts) for term in parsed_query.excluded]
     return np.logical_and.reduce(masks) if masks else None
 
 
@@ -170,8 +165,8 @@ def _ranked_batch(
 ) -> tuple[list[int], bm25.Scores]:
     """The numbers of the best chunks after the first `offset`, and their scores with those of their siblings."""
     ordinals = bm25.top_ordinals(ranked, offset + batch)[offset:]
-    counts, sums = snapshot.sums_by_item(snapshot.items[ordinals], ranked)
-    return [int(no) for no in snapshot.nos[ordinals]], bm25.with_siblings(ranked[ordinals], counts, sums)
+    counts, sums = snapshot.sums_by_item(snapshot.items_at(ordinals), ranked)
+    return snapshot.nos_at(ordinals).tolist(), bm25.with_siblings(ranked[ordinals], counts, sums)
 
 
 async def matching_phrases(

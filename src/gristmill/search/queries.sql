@@ -94,9 +94,21 @@ select c.id, c.item_id, c.base_id, c.version, c.index, c.no, c.text, c.start, c.
 select id, lexer_version, chunks, languages, chunks_by_language from segment where base_id = %(base)s order by id;
 
 -- name: read_segment_arrays
--- The arrays and terms of segments; of small segments also the postings.
-select id, nos, items, lengths, signs, terms,
-       case when chunks <= %(small)s then ordinals else '' end, case when chunks <= %(small)s then counts else '' end
+-- The arrays and terms of segments.
+select id, nos, items, lengths, signs, terms
+  from segment where base_id = %(base)s and id = any (%(ids)s::bigint[]);
+
+-- name: read_chunk_arrays
+-- The numbers, items and lengths of the chunks of segments, and the size of their sign bits.
+select id, nos, items, lengths, octet_length(signs) from segment where base_id = %(base)s and id = any (%(ids)s::bigint[]);
+
+-- name: read_segment_signs
+-- The sign bits of segments.
+select id, chunks, signs from segment where base_id = %(base)s and id = any (%(ids)s::bigint[]);
+
+-- name: read_segment_indexes
+-- The terms of segments; of small segments also the postings.
+select id, terms, case when chunks <= %(small)s then ordinals else '' end, case when chunks <= %(small)s then counts else '' end
   from segment where base_id = %(base)s and id = any (%(ids)s::bigint[]);
 
 -- name: read_postings
@@ -113,6 +125,27 @@ select i.id
                      %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
  limit %(limit)s;
+
+-- name: visible_items
+-- The ids of the items in scope of a viewer with principals, up to a limit, as one value of 16 bytes each: those with a list of
+-- their own are found by its index, then those that inherit one, then those with the base's.
+select string_agg(uuid_send(v.id), '') from (
+    select i.id from item_searchable(%(base)s::uuid, null::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
+                          %(created_after)s::timestamptz, %(created_before)s::timestamptz,
+                          %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
+     where i.acl && %(principals)s::text[]
+    union all
+    select i.id from item_searchable(%(base)s::uuid, null::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
+                          %(created_after)s::timestamptz, %(created_before)s::timestamptz,
+                          %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
+     where i.acl is null
+       and i.acl_from = any (array(select o.id from item o where o.base_id = %(base)s and o.acl && %(principals)s::text[]))
+    union all
+    select i.id from item_searchable(%(base)s::uuid, null::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
+                          %(created_after)s::timestamptz, %(created_before)s::timestamptz,
+                          %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
+     where i.acl_from is null and (select b.acl && %(principals)s::text[] from base b where b.id = %(base)s)
+     limit %(limit)s) v;
 
 -- name: nearest_chunks
 -- The visible chunks nearest to a vector, by cosine; compares all of them.

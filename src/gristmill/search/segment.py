@@ -7,7 +7,6 @@ A chunk is indexed by its text, its headings, and its item's title with triple w
 the query comes first.
 """
 
-import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,31 +44,12 @@ class ChunkText:
 
 @dataclass(frozen=True, eq=False)
 class SegmentArrays:
-    """The per-chunk data of a segment, kept in memory for searches."""
+    """The per-chunk data of a segment."""
 
     nos: Numbers
     items: Numbers
     lengths: NDArray[np.uint16]
     signs: NDArray[np.uint64]  # one row per 64 dimensions, one column per chunk
-
-    @property
-    def size(self) -> int:
-        """The memory use in bytes."""
-        return self.nos.nbytes + 3 * self.items.nbytes + self.lengths.nbytes + self.signs.nbytes
-
-    @functools.cached_property
-    def _by_item(self) -> tuple[Numbers, Numbers]:
-        order = np.argsort(self.items, kind="stable")
-        return order, self.items[order]
-
-    def ordinals_of_items(self, keys: Numbers) -> tuple[Numbers, Numbers]:
-        """The ordinals of the items' chunks, and for each one the position of its item in `keys` (returned first)."""
-        order, items = self._by_item
-        low, high = np.searchsorted(items, keys, "left"), np.searchsorted(items, keys, "right")
-        counts = high - low
-        key_positions = np.repeat(np.arange(len(keys)), counts)
-        before = np.cumsum(counts) - counts
-        return key_positions, order[np.arange(len(key_positions)) + np.repeat(low - before, counts)]
 
 
 @dataclass(frozen=True)
@@ -122,6 +102,11 @@ def item_key(item_id: UUID) -> int:
     """An eight-byte key of an item: the random half of its UUIDv7. A collision of two items does no harm: hits are always
     checked against the table."""
     return int.from_bytes(item_id.bytes[8:], "big", signed=True)
+
+
+def item_keys(ids: bytes) -> Numbers:
+    """The keys of items by their ids, of 16 bytes each."""
+    return np.frombuffer(ids, ">i8")[1::2].astype(np.int64)
 
 
 def pack_signs(vectors: Iterable[NDArray[np.float32]]) -> NDArray[np.uint64]:

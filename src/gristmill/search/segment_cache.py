@@ -1,147 +1,56 @@
-"""Caches segments in memory: their arrays and term dictionaries, and the postings of frequent terms.
+"""Caches segments in memory, within a limit.
 
-Segments never change, so a cached segment stays valid as long as it exists; every search asks the database which segments
-exist. When the cache exceeds `limit` bytes, the least recently used entries are evicted. A new process starts with an
-empty cache.
+    chunks      numbers, items and lengths: some 5 bytes per chunk, always in memory while the base is searched
+    signs       sign bits, for vector search: 48 bytes per chunk at 384 dimensions
+    indexes     term dictionaries, with the postings of small segments, for keyword search
+    postings    of terms that were searched for; what is left of the limit
+
+Segments never change, so what is cached stays valid as long as the segment exists; every search asks the database which
+segments exist. A new process starts with an empty cache.
+
+A base that is larger than the limit is searched all the same: what does not fit is read by each search, a few segments at a
+time. What recent searches have used is not evicted for it: each search would else evict what the next one needs first.
 """
 
 import asyncio
-import functools
 import heapq
 import itertools
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gristmill.db import Tx
-from gristmill.search import segment, store
+from gristmill.search import segment_store, store
 from gristmill.search.inverted_index import InvertedIndex, Postings
-from gristmill.search.segment import Mask, Numbers, SegmentArrays
-from gristmill.search.store import PostingRange
+from gristmill.search.segment_store import PostingRange
+from gristmill.search.snapshot import SegmentChunks, Snapshot, decode_chunks
 
-# Shorter posting lists are read from the database as quickly as from here.
-_MIN_CACHED_POSTINGS = 2048
+Signs = NDArray[np.uint64]
+
+_MAX_CHUNKS_READ = 1 << 17  # of which parts are read at once
 _MAX_LOOKUPS_ON_LOOP = 128  # more, such as the words of a prefix in many segments, are looked up in a thread
-_OBJECT_BYTES = (
+OBJECT_BYTES = (
     2048  # of a segment besides its data, which counts when there are many bases with little in them
 )
-_MAX_SNAPSHOTS = 16  # bases whose last snapshot is kept, with its concatenated arrays
+_POSTINGS_OBJECT_BYTES = 512
+_RECENT_SEARCHES = 64  # what so many searches have used is not evicted for a part of a segment
+
+_Kind = Literal["signs", "index"]
 
 
-@dataclass(frozen=True, eq=False)
-class CachedSegment:
-    """A segment in memory, with all its terms; its postings only if the segment is small."""
+@dataclass
+class _Part:
+    """The sign bits or the index of a segment, and the search that used it last."""
 
-    arrays: SegmentArrays
-    index: InvertedIndex
-
-
-@dataclass(frozen=True, eq=False)
-class Snapshot:
-    """The segments of a base at one moment."""
-
-    rows: Sequence[store.SegmentRow]
-    segments: Sequence[CachedSegment]
-
-    @property
-    def arrays(self) -> list[SegmentArrays]:
-        """The arrays of each segment."""
-        return [cached.arrays for cached in self.segments]
-
-    @property
-    def chunks(self) -> int:
-        """The number of chunks, including deleted ones."""
-        return sum(row.chunks for row in self.rows)
-
-    @functools.cached_property
-    def first_ordinals(self) -> dict[int, int]:
-        """The ordinal of each segment's first chunk among all chunks, by segment id."""
-        sizes = itertools.accumulate((row.chunks for row in self.rows), initial=0)
-        return {row.id: start for row, start in zip(self.rows, sizes, strict=False)}
-
-    @functools.cached_property
-    def nos(self) -> Numbers:
-        """The numbers of all chunks, by ordinal."""
-        return _concatenate([arrays.nos for arrays in self.arrays], np.int64)
-
-    @functools.cached_property
-    def items(self) -> Numbers:
-        """The item keys of all chunks, by ordinal."""
-        return _concatenate([arrays.items for arrays in self.arrays], np.int64)
-
-    @functools.cached_property
-    def lengths(self) -> NDArray[np.uint16]:
-        """The lengths of all chunks, by ordinal."""
-        return _concatenate([arrays.lengths for arrays in self.arrays], np.uint16)
-
-    def mask_of_items(self, keys: Numbers) -> Mask:
-        """Marks the chunks of these items."""
-        mask = np.zeros(len(self.nos), bool)
-        for row, arrays in zip(self.rows, self.arrays, strict=True):
-            mask[self.first_ordinals[row.id] + arrays.ordinals_of_items(keys)[1]] = True
-        return mask
-
-    def sums_by_item(self, keys: Numbers, values: NDArray[np.float32]) -> tuple[Numbers, NDArray[np.float64]]:
-        """The number of chunks of each item, and the sum of their values."""
-        counts = np.zeros(len(keys), np.int64)
-        sums = np.zeros(len(keys), np.float64)
-        for row, arrays in zip(self.rows, self.arrays, strict=True):
-            key_positions, ordinals = arrays.ordinals_of_items(keys)
-            counts += np.bincount(key_positions, minlength=len(keys))
-            sums += np.bincount(
-                key_positions, values[self.first_ordinals[row.id] + ordinals], minlength=len(keys)
-            )
-        return counts, sums
-
-    def ordinals_of(self, nos: Sequence[int]) -> dict[int, int]:
-        """The ordinals of chunks by number, for those that are in the snapshot."""
-        numbers = np.array(nos, np.int64)
-        ordinals = np.flatnonzero(np.isin(self.nos, numbers))
-        return {int(self.nos[ordinal]): int(ordinal) for ordinal in ordinals}
-
-    def find_posting_ranges(self, lexemes: Iterable[str]) -> Iterator[tuple[str, PostingRange]]:
-        """The ranges of the lexemes' postings in each segment."""
-        for lexeme in lexemes:
-            for row, cached in zip(self.rows, self.segments, strict=True):
-                if (bounds := cached.index.terms.find(lexeme)) is not None:
-                    yield lexeme, PostingRange(row.id, *bounds)
-
-    def postings_in_memory(self, posting_range: PostingRange) -> Postings | None:
-        """The postings of a range, if the cache has all postings of its segment."""
-        index = self._indexes[posting_range.segment_id]
-        if not len(index.ordinals):
-            return None
-        return Postings(
-            index.ordinals[posting_range.start : posting_range.end],
-            index.counts[posting_range.start : posting_range.end],
-        )
-
-    @functools.cached_property
-    def _indexes(self) -> dict[int, InvertedIndex]:
-        return {row.id: cached.index for row, cached in zip(self.rows, self.segments, strict=True)}
-
-    def with_prefix(self, prefix: str, limit: int) -> list[str]:
-        """The most frequent lexemes with this prefix."""
-        chunk_counts: Counter[str] = Counter()
-        for cached in self.segments:
-            for lexeme, chunks in cached.index.terms.with_prefix(prefix):
-                chunk_counts[lexeme] += chunks
-        return [
-            lexeme
-            for lexeme, _ in heapq.nsmallest(
-                limit, chunk_counts.items(), key=lambda entry: (-entry[1], entry[0])
-            )
-        ]
-
-    @property
-    def languages(self) -> frozenset[str]:
-        """The languages for which the segments' texts were stemmed."""
-        return frozenset(language for row in self.rows for language in row.languages)
+    value: Any
+    size: int
+    used_by: int
 
 
 @dataclass(frozen=True)
@@ -150,12 +59,12 @@ class _Lookup:
 
     postings: dict[str, list[tuple[int, Postings]]]
     cached: list[tuple[str, int]]
-    missing: list[tuple[str, PostingRange]]
+    missing: list[tuple[str, int, PostingRange]]
 
-    def add(self, lexeme: str, first_ordinal: int, postings: Postings) -> None:
-        """Add the postings of a lexeme in one segment."""
+    def add(self, lexeme: str, position: int, postings: Postings) -> None:
+        """Add the postings of a lexeme in the segment at a position."""
         if len(postings.ordinals):
-            self.postings.setdefault(lexeme, []).append((first_ordinal, postings))
+            self.postings.setdefault(lexeme, []).append((position, postings))
 
 
 class SegmentCache:
@@ -163,104 +72,262 @@ class SegmentCache:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._searches = 0
         self._used_bytes = 0
+        self._snapshot_bytes = 0
         self._snapshots: OrderedDict[UUID, Snapshot] = OrderedDict()
-        self._segments: OrderedDict[int, CachedSegment] = OrderedDict()
+        self._parts: OrderedDict[tuple[_Kind, int], _Part] = OrderedDict()
         self._postings: OrderedDict[tuple[str, int], Postings] = OrderedDict()
+        self._locks: WeakValueDictionary[tuple[str, UUID], asyncio.Lock] = WeakValueDictionary()
+
+    @property
+    def used_bytes(self) -> int:
+        """The memory that the cache takes."""
+        return self._used_bytes
 
     async def open(self, tx: Tx, base_id: UUID) -> Snapshot:
         """The segments of a base that the transaction sees."""
+        self._searches += 1
         rows = await store.list_segments(tx, base_id)
-        snapshot = self._snapshots.get(base_id)
-        if snapshot is not None and [row.id for row in snapshot.rows] == [row.id for row in rows]:
+        if (snapshot := self._current(base_id, rows)) is not None:
             return snapshot
-        # Held here: another search may evict them while the missing ones are read.
-        loaded = {row.id: self._segments[row.id] for row in rows if row.id in self._segments}
-        missing = [row.id for row in rows if row.id not in loaded]
-        if missing:
-            rows_read = await store.read_segment_arrays(tx, base_id, missing)
-            loaded |= await asyncio.to_thread(lambda: {row.id: _decode(row) for row in rows_read})
-        segments = [loaded[row.id] for row in rows]
-        for row, cached in zip(rows, segments, strict=True):
-            self._store_segment(row.id, cached)
-        return self._store_snapshot(base_id, Snapshot(rows, segments))
+        async with self._lock("chunks", base_id):  # of searches that come at once, one reads
+            if (snapshot := self._current(base_id, rows)) is not None:
+                return snapshot
+            earlier = self._snapshots.get(base_id)
+            segments = (
+                {row.id: chunks for row, chunks in zip(earlier.rows, earlier.segments, strict=True)}
+                if earlier is not None
+                else {}
+            )
+            missing = [row for row in rows if row.id not in segments]
+            for group in _groups(missing):
+                arrays = await segment_store.read_chunk_arrays(tx, base_id, [row.id for row in group])
+                segments |= await asyncio.to_thread(_decode_all, arrays)
+            snapshot = Snapshot(rows, [segments[row.id] for row in rows])
+            self._store_snapshot(base_id, snapshot)
+            return snapshot
+
+    async def scan_signs(
+        self, tx: Tx, base_id: UUID, snapshot: Snapshot, visit: Callable[[Mapping[int, Signs]], None]
+    ) -> None:
+        """Call `visit`, in a thread, with the sign bits of all segments: those of some, by position, at a time."""
+
+        async def read(ids: Sequence[int]) -> dict[int, tuple[Signs, int]]:
+            rows = await segment_store.read_segment_signs(tx, base_id, ids)
+            return {row.id: (_decode_signs(row), len(row.signs) + OBJECT_BYTES) for row in rows}
+
+        await self._visit_parts("signs", base_id, snapshot, read, visit)
 
     async def find_postings(
         self, tx: Tx, base_id: UUID, lexemes: Sequence[str], snapshot: Snapshot
     ) -> dict[str, list[tuple[int, Postings]]]:
-        """The postings of each lexeme by segment, each with the segment's first ordinal."""
-        if len(lexemes) * len(snapshot.rows) > _MAX_LOOKUPS_ON_LOOP:
-            lookup = await asyncio.to_thread(self._look_up, lexemes, snapshot)
-        else:
-            lookup = self._look_up(lexemes, snapshot)
+        """The postings of each lexeme, each with the position of its segment."""
+        lookup = _Lookup({}, [], [])
+        await self._visit_indexes(
+            tx,
+            base_id,
+            snapshot,
+            lambda indexes: self._look_up(lexemes, indexes, snapshot, lookup),
+            in_thread=len(lexemes) * len(snapshot.rows) > _MAX_LOOKUPS_ON_LOOP,
+        )
         for key in lookup.cached:
             if key in self._postings:  # not evicted meanwhile
                 self._postings.move_to_end(key)
         if lookup.missing:
-            ranges = [posting_range for _, posting_range in lookup.missing]
-            read = await store.read_postings(tx, base_id, ranges)
-            for (lexeme, posting_range), postings in zip(lookup.missing, read, strict=True):
-                lookup.add(lexeme, snapshot.first_ordinals[posting_range.segment_id], postings)
-                if len(postings.ordinals) >= _MIN_CACHED_POSTINGS:
-                    self._store_postings((lexeme, posting_range.segment_id), postings)
+            ranges = [posting_range for _, _, posting_range in lookup.missing]
+            read = await segment_store.read_postings(tx, base_id, ranges)
+            for (lexeme, position, posting_range), postings in zip(lookup.missing, read, strict=True):
+                lookup.add(lexeme, position, postings)
+                self._store_postings((lexeme, posting_range.segment_id), postings)
         return lookup.postings
 
-    def _look_up(self, lexemes: Sequence[str], snapshot: Snapshot) -> "_Lookup":
-        """What is in memory, and what has to be read. Only reads the cache, so that it can run in a thread."""
-        lookup = _Lookup({}, [], [])
-        for lexeme, posting_range in snapshot.find_posting_ranges(lexemes):
-            key = lexeme, posting_range.segment_id
-            postings = snapshot.postings_in_memory(posting_range)
-            if postings is None and (postings := self._postings.get(key)) is not None:
-                lookup.cached.append(key)
-            if postings is None:
-                lookup.missing.append((lexeme, posting_range))
-            else:
-                lookup.add(lexeme, snapshot.first_ordinals[posting_range.segment_id], postings)
-        return lookup
+    async def expand_prefix(
+        self, tx: Tx, base_id: UUID, prefix: str, limit: int, snapshot: Snapshot
+    ) -> list[str]:
+        """The lexemes with this prefix that are in the most chunks."""
+        chunk_counts: Counter[str] = Counter()
 
-    def _store_snapshot(self, base_id: UUID, snapshot: Snapshot) -> Snapshot:
-        self._snapshots[base_id] = snapshot
+        def count(indexes: Mapping[int, InvertedIndex]) -> None:
+            for index in indexes.values():
+                for lexeme, chunks in index.terms.with_prefix(prefix):
+                    chunk_counts[lexeme] += chunks
+
+        await self._visit_indexes(tx, base_id, snapshot, count)
+        ordered = heapq.nsmallest(limit, chunk_counts.items(), key=lambda entry: (-entry[1], entry[0]))
+        return [lexeme for lexeme, _ in ordered]
+
+    def _look_up(
+        self,
+        lexemes: Sequence[str],
+        indexes: Mapping[int, InvertedIndex],
+        snapshot: Snapshot,
+        lookup: _Lookup,
+    ) -> None:
+        """Find what is in memory, and what has to be read. Only reads the cache, so that it can run in a thread."""
+        for lexeme, (position, index) in itertools.product(lexemes, indexes.items()):
+            bounds = index.terms.find(lexeme)
+            if bounds is None:
+                continue
+            key = lexeme, snapshot.rows[position].id
+            if len(index.ordinals):
+                lookup.add(
+                    lexeme, position, Postings(index.ordinals[slice(*bounds)], index.counts[slice(*bounds)])
+                )
+            elif (postings := self._postings.get(key)) is not None:
+                lookup.cached.append(key)
+                lookup.add(lexeme, position, postings)
+            else:
+                lookup.missing.append((lexeme, position, PostingRange(key[1], *bounds)))
+
+    async def _visit_indexes(
+        self,
+        tx: Tx,
+        base_id: UUID,
+        snapshot: Snapshot,
+        visit: Callable[[Mapping[int, InvertedIndex]], None],
+        *,
+        in_thread: bool = True,
+    ) -> None:
+        async def read(ids: Sequence[int]) -> dict[int, tuple[InvertedIndex, int]]:
+            rows = await segment_store.read_segment_indexes(tx, base_id, ids)
+            return {row.id: _decode_index(row) for row in rows}
+
+        await self._visit_parts("index", base_id, snapshot, read, visit, in_thread=in_thread)
+
+    async def _visit_parts(
+        self,
+        kind: _Kind,
+        base_id: UUID,
+        snapshot: Snapshot,
+        read: Callable[[Sequence[int]], Awaitable[dict[int, tuple[Any, int]]]],
+        visit: Callable[[Mapping[int, Any]], None],
+        *,
+        in_thread: bool = True,
+    ) -> None:
+        """Call `visit` with the parts that are cached, then with the others, as they are read."""
+        cached, missing = self._cached_parts(kind, snapshot, range(len(snapshot.rows)))
+        if in_thread:
+            await asyncio.to_thread(visit, cached)
+        else:
+            visit(cached)
+        if not missing:
+            return
+        # Of searches that come at once, one reads; the others find most of it in the cache.
+        async with self._lock(kind, base_id):
+            cached, missing = self._cached_parts(kind, snapshot, missing)
+            await asyncio.to_thread(visit, cached)
+            positions = {snapshot.rows[position].id: position for position in missing}
+            for group in _groups([snapshot.rows[position] for position in missing]):
+                parts = await read([row.id for row in group])
+                for segment_id, (value, size) in parts.items():
+                    self._store_part((kind, segment_id), value, size)
+                await asyncio.to_thread(
+                    visit, {positions[segment_id]: value for segment_id, (value, _) in parts.items()}
+                )
+
+    def _cached_parts(
+        self, kind: _Kind, snapshot: Snapshot, positions: Sequence[int]
+    ) -> tuple[dict[int, Any], list[int]]:
+        """The parts at these positions that are cached, and the positions of the others."""
+        cached: dict[int, Any] = {}
+        missing: list[int] = []
+        for position in positions:
+            key = kind, snapshot.rows[position].id
+            if (part := self._parts.get(key)) is None:
+                missing.append(position)
+            else:
+                cached[position] = part.value
+                part.used_by = self._searches
+                self._parts.move_to_end(key)
+        return cached, missing
+
+    def _lock(self, kind: str, base_id: UUID) -> asyncio.Lock:
+        return self._locks.setdefault((kind, base_id), asyncio.Lock())
+
+    def _current(self, base_id: UUID, rows: Sequence[store.SegmentRow]) -> Snapshot | None:
+        """The last snapshot of a base, if it has these segments."""
+        snapshot = self._snapshots.get(base_id)
+        if snapshot is None or [row.id for row in snapshot.rows] != [row.id for row in rows]:
+            return None
         self._snapshots.move_to_end(base_id)
-        while len(self._snapshots) > _MAX_SNAPSHOTS:
-            self._snapshots.popitem(last=False)
         return snapshot
 
-    def _store_segment(self, key: int, cached: CachedSegment) -> None:
-        if key not in self._segments:
-            self._used_bytes += _segment_bytes(cached)
-        self._segments[key] = cached
-        self._segments.move_to_end(key)
-        self._evict()
+    def _store_snapshot(self, base_id: UUID, snapshot: Snapshot) -> None:
+        if (earlier := self._snapshots.pop(base_id, None)) is not None:
+            self._forget_snapshot(earlier)
+            self._forget_segments({row.id for row in earlier.rows} - {row.id for row in snapshot.rows})
+        self._snapshots[base_id] = snapshot
+        size = snapshot.nbytes + OBJECT_BYTES * (1 + len(snapshot.rows))
+        self._snapshot_bytes += size
+        self._used_bytes += size
+        while len(self._snapshots) > 1 and self._snapshot_bytes > self._limit // 4:
+            self._forget_snapshot(self._snapshots.popitem(last=False)[1])
+        self._make_room(0)
+
+    def _forget_snapshot(self, snapshot: Snapshot) -> None:
+        size = snapshot.nbytes + OBJECT_BYTES * (1 + len(snapshot.rows))
+        self._snapshot_bytes -= size
+        self._used_bytes -= size
+
+    def _forget_segments(self, segment_ids: set[int]) -> None:
+        """Drop what compaction has replaced."""
+        if segment_ids:
+            for key in [key for key in self._parts if key[1] in segment_ids]:
+                self._used_bytes -= self._parts.pop(key).size
+            for posting_key in [key for key in self._postings if key[1] in segment_ids]:
+                self._used_bytes -= _postings_bytes(self._postings.pop(posting_key))
+
+    def _store_part(self, key: tuple[_Kind, int], value: Any, size: int) -> None:
+        if key not in self._parts and self._make_room(size):
+            self._parts[key] = _Part(value, size, self._searches)
+            self._used_bytes += size
 
     def _store_postings(self, key: tuple[str, int], postings: Postings) -> None:
-        if key not in self._postings:
-            self._used_bytes += _postings_bytes(postings)
-        self._postings[key] = postings
-        self._postings.move_to_end(key)
-        self._evict()
-
-    def _evict(self) -> None:
-        while self._used_bytes > self._limit and self._postings:
+        size = _postings_bytes(postings)
+        while self._used_bytes + size > self._limit and self._postings:
             self._used_bytes -= _postings_bytes(self._postings.popitem(last=False)[1])
-        while self._used_bytes > self._limit and self._segments:
-            self._used_bytes -= _segment_bytes(self._segments.popitem(last=False)[1])
+        if key not in self._postings and self._used_bytes + size <= self._limit:
+            self._postings[key] = postings
+            self._used_bytes += size
+
+    def _make_room(self, size: int) -> bool:
+        """Evict postings, then what no recent search has used; whether there is room for so many bytes."""
+        while self._used_bytes + size > self._limit and self._postings:
+            self._used_bytes -= _postings_bytes(self._postings.popitem(last=False)[1])
+        while self._used_bytes + size > self._limit and self._parts:
+            oldest = next(iter(self._parts))
+            if self._parts[oldest].used_by > self._searches - _RECENT_SEARCHES:
+                return False
+            self._used_bytes -= self._parts.pop(oldest).size
+        return self._used_bytes + size <= self._limit
 
 
-def _decode(row: store.ArraysRow) -> CachedSegment:
-    arrays = segment.decode_arrays(row.nos, row.items, row.lengths, row.signs)
-    return CachedSegment(arrays, InvertedIndex.load(row.terms, row.ordinals, row.counts))
+def _groups(rows: Sequence[store.SegmentRow]) -> Iterator[list[store.SegmentRow]]:
+    """Segments in groups that are read at once."""
+    group: list[store.SegmentRow] = []
+    for row in rows:
+        if group and sum(each.chunks for each in group) + row.chunks > _MAX_CHUNKS_READ:
+            yield group
+            group = []
+        group.append(row)
+    if group:
+        yield group
 
 
-def _concatenate(arrays: Sequence[NDArray[Any]], dtype: type[Any]) -> NDArray[Any]:
-    return np.concatenate(arrays) if arrays else np.empty(0, dtype)
+def _decode_all(rows: Sequence[segment_store.ChunkArraysRow]) -> dict[int, SegmentChunks]:
+    return {row.id: decode_chunks(row) for row in rows}
 
 
-def _segment_bytes(cached: CachedSegment) -> int:
-    index = cached.index
-    data = cached.arrays.size + len(index.terms.data) + index.ordinals.nbytes + index.counts.nbytes
-    return data + _OBJECT_BYTES
+def _decode_signs(row: segment_store.SignsRow) -> Signs:
+    words = np.frombuffer(row.signs, np.uint64)
+    return words.reshape(-1, row.chunks) if len(words) else np.empty((0, row.chunks), np.uint64)
+
+
+def _decode_index(row: segment_store.IndexRow) -> tuple[InvertedIndex, int]:
+    index = InvertedIndex.load(row.terms, row.ordinals, row.counts)
+    return index, len(row.terms) + len(row.ordinals) + len(row.counts) + OBJECT_BYTES
 
 
 def _postings_bytes(postings: Postings) -> int:
-    return postings.ordinals.nbytes + postings.counts.nbytes
+    return postings.ordinals.nbytes + postings.counts.nbytes + _POSTINGS_OBJECT_BYTES

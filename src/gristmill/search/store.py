@@ -13,13 +13,11 @@ from psycopg.types.json import Jsonb
 from gristmill.catalog import ADMIN, Viewer
 from gristmill.db import Database, Queries, Tx
 from gristmill.search import binary_copy, segment
-from gristmill.search.inverted_index import Postings
 from gristmill.search.scope import Scope
 from gristmill.search.segment import ChunkText, Segment
 
 queries = Queries(__package__ or "gristmill.search")
 Vector = NDArray[np.float32]
-MAX_INLINE_POSTINGS_CHUNKS = 4096  # segments up to this size are read with all their postings: some 2 MB
 _COPY_BUFFER = 256 * 1024  # bytes
 
 # ── writing ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -177,7 +175,7 @@ class SegmentRow:
 
 @dataclass(frozen=True)
 class ArraysRow:
-    """The arrays and terms of a segment, as stored; the postings only of a small segment, otherwise empty."""
+    """The arrays and terms of a segment, as stored."""
 
     id: int
     nos: bytes
@@ -185,17 +183,6 @@ class ArraysRow:
     lengths: bytes
     signs: bytes
     terms: bytes
-    ordinals: bytes
-    counts: bytes
-
-
-@dataclass(frozen=True)
-class PostingRange:
-    """A range of a segment's postings."""
-
-    segment_id: int
-    start: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -224,34 +211,24 @@ async def list_segments(tx: Tx, base_id: UUID) -> list[SegmentRow]:
 async def read_segment_arrays(tx: Tx, base_id: UUID, ids: Sequence[int]) -> list[ArraysRow]:
     """The arrays and terms of segments."""
     async with tx.cursor(binary=True) as cursor:
-        await cursor.execute(
-            queries["read_segment_arrays"],
-            {"base": base_id, "ids": list(ids), "small": MAX_INLINE_POSTINGS_CHUNKS},
-        )
+        await cursor.execute(queries["read_segment_arrays"], {"base": base_id, "ids": list(ids)})
         return [ArraysRow(*row) for row in await cursor.fetchall()]
-
-
-async def read_postings(tx: Tx, base_id: UUID, ranges: Sequence[PostingRange]) -> list[Postings]:
-    """The postings of these ranges, in this order; empty for a segment that has been replaced in the meantime."""
-    async with tx.cursor(binary=True) as cursor:
-        await cursor.execute(
-            queries["read_postings"],
-            {
-                "base": base_id,
-                "segments": [posting_range.segment_id for posting_range in ranges],
-                "starts": [posting_range.start for posting_range in ranges],
-                "sizes": [posting_range.end - posting_range.start for posting_range in ranges],
-            },
-        )
-        return [
-            Postings(np.frombuffer(ordinals or b"", "<u2"), np.frombuffer(counts or b"", np.uint8))
-            for ordinals, counts in await cursor.fetchall()
-        ]
 
 
 async def items_in_scope(tx: Tx, base_id: UUID, scope: Scope, limit: int) -> list[UUID]:
     """The items in scope, at most `limit`."""
     return await queries.values(tx, "items_in_scope", base=base_id, limit=limit, **scope.parameters())
+
+
+async def item_ids_in_scope(tx: Tx, base_id: UUID, scope: Scope, limit: int) -> bytes:
+    """The ids of the items in scope, at most `limit`, 16 bytes each."""
+    if scope.viewer.principals is None:
+        items = await items_in_scope(tx, base_id, scope, limit)
+        return b"".join(item.bytes for item in items)
+    ids: list[bytes | None] = await queries.values(
+        tx, "visible_items", base=base_id, limit=limit, **scope.parameters()
+    )
+    return ids[0] or b""
 
 
 async def nearest_chunks(

@@ -8,6 +8,7 @@ can't see. Batches grow until enough of their chunks are visible, so that a sear
 """
 
 import asyncio
+from collections.abc import Mapping
 from uuid import UUID
 
 import numpy as np
@@ -18,12 +19,15 @@ from gristmill.search import store
 from gristmill.search.fuse import Candidate
 from gristmill.search.scope import Scope
 from gristmill.search.segment import pack_signs
-from gristmill.search.segment_cache import SegmentCache, Snapshot
+from gristmill.search.segment_cache import SegmentCache, Signs
 from gristmill.search.selectivity import Selectivity
+from gristmill.search.snapshot import Snapshot
 
 MAX_EXACT_CHUNKS = 25_000  # up to this many chunks, all vectors are compared
 FIRST_BATCH = 1000  # the number of nearest chunks by sign bits whose full vectors are compared first
 _GROWTH = 4
+_HIDDEN = 0xFFFF  # the distance of chunks that are not in scope
+_BLOCKS_PER_CANDIDATE = 4
 
 
 async def search(
@@ -38,40 +42,44 @@ async def search(
     """The nearest `limit` chunks, best first."""
     async with store.read_transaction(db) as tx:
         snapshot = await cache.open(tx, base_id)
-    width = -(-len(vector) // 64)
-    # Segments that were written before sign bits were introduced have none until compaction rewrites them.
-    if snapshot.chunks <= MAX_EXACT_CHUNKS or any(
-        arrays.signs.shape[0] != width for arrays in snapshot.arrays if len(arrays.nos)
-    ):
-        async with store.read_transaction(db) as tx:
+        # Segments that were written before sign bits were introduced have none until compaction rewrites them.
+        width = -(-len(vector) // 64)
+        if snapshot.chunks <= MAX_EXACT_CHUNKS or any(
+            chunks.sign_words != width for chunks in snapshot.segments if chunks.nos.size
+        ):
             return _candidates(await store.nearest_chunks(tx, base_id, scope, vector, limit))
-    if selectivity.items is not None and selectivity.keys is not None:
-        mask = snapshot.mask_of_items(selectivity.keys)
-        if np.count_nonzero(mask) <= MAX_EXACT_CHUNKS:
-            async with store.read_transaction(db) as tx:
-                rows = await store.nearest_chunks_of_items(
-                    tx, base_id, scope, vector, selectivity.items, limit
-                )
-            return _candidates(rows)
-    else:
         mask = None
-    distances = await asyncio.to_thread(_hamming_distances, snapshot, vector, mask)
+        if selectivity.keys is not None:
+            mask = await asyncio.to_thread(snapshot.mask_of_items, selectivity.keys)
+            if selectivity.items is not None and np.count_nonzero(mask) <= MAX_EXACT_CHUNKS:
+                return _candidates(
+                    await store.nearest_chunks_of_items(tx, base_id, scope, vector, selectivity.items, limit)
+                )
+        distances = np.empty(snapshot.chunks, np.uint16)
+        query_bits = pack_signs([vector])[:, 0]
+        await cache.scan_signs(
+            tx, base_id, snapshot, lambda signs: _measure_distances(snapshot, signs, query_bits, distances)
+        )
+    if mask is not None:
+        distances[~mask] = _HIDDEN
     return await _rerank_by_vector(db, base_id, scope, snapshot, distances, vector, limit)
 
 
-def _hamming_distances(
-    snapshot: Snapshot, vector: store.Vector, mask: NDArray[np.bool_] | None
-) -> NDArray[np.uint16]:
-    """The number of sign bits in which each chunk differs from the query; the maximum for chunks outside the mask."""
-    query_bits = pack_signs([vector])[:, 0]
-    parts: list[NDArray[np.uint16]] = []
-    for arrays in snapshot.arrays:
-        part = np.zeros(len(arrays.nos), np.uint16)
-        for bits, query_word in zip(arrays.signs, query_bits, strict=True):
-            part += np.bitwise_count(bits ^ query_word)
-        parts.append(part)
-    distances = np.concatenate(parts)
-    return distances if mask is None else np.where(mask, distances, np.uint16(0xFFFF))
+def _measure_distances(
+    snapshot: Snapshot,
+    signs: Mapping[int, Signs],
+    query_bits: NDArray[np.uint64],
+    distances: NDArray[np.uint16],
+) -> None:
+    """Write the number of sign bits in which each chunk of some segments differs from the query."""
+    for position, words in signs.items():
+        part = distances[snapshot.starts[position] : snapshot.starts[position + 1]]
+        part[:] = 0
+        difference, bit_counts = np.empty(len(part), np.uint64), np.empty(len(part), np.uint8)
+        for word, query_word in zip(words, query_bits, strict=True):
+            np.bitwise_xor(word, query_word, out=difference)
+            np.bitwise_count(difference, out=bit_counts)
+            part += bit_counts
 
 
 async def _rerank_by_vector(
@@ -83,35 +91,53 @@ async def _rerank_by_vector(
     vector: store.Vector,
     limit: int,
 ) -> list[Candidate]:
-    candidate_count = int(np.count_nonzero(distances < 0xFFFF))
+    candidate_count = int(np.count_nonzero(distances != _HIDDEN))
+    needed = max(FIRST_BATCH // 2, limit)
     compared: list[Candidate] = []
     offset, batch = 0, FIRST_BATCH
     while offset < candidate_count:
         end = min(candidate_count, offset + batch)
-        ordinals = await asyncio.to_thread(_nearest_ordinals, distances, end)
+        ordinals = await asyncio.to_thread(nearest_ordinals, distances, end)
         batch_ordinals = ordinals[offset:]
         async with store.read_transaction(db) as tx:
             compared += _candidates(
-                await store.similarities(
-                    tx, base_id, scope, vector, [int(no) for no in snapshot.nos[batch_ordinals]]
-                )
+                await store.similarities(tx, base_id, scope, vector, snapshot.nos_at(batch_ordinals).tolist())
             )
         # Where many chunks are hidden, continue until as many visible ones were compared as usual: the best match may
         # be in the next batch.
-        if len(compared) >= max(FIRST_BATCH // 2, limit):
+        if len(compared) >= needed:
             break
-        offset, batch = end, batch * _GROWTH
+        offset, batch = end, _next_batch(batch, compared=len(compared), of=end, needed=needed)
     return sorted(compared, key=lambda hit: (-hit.score, hit.no))[:limit]
 
 
-def _nearest_ordinals(distances: NDArray[np.uint16], count: int) -> NDArray[np.int64]:
+def _next_batch(batch: int, *, compared: int, of: int, needed: int) -> int:
+    """As many as should hold the visible chunks that are missing, if as many are visible as so far, and some more."""
+    largest = batch * _GROWTH
+    return (
+        max(batch // _GROWTH, min(largest, 3 * of * (needed - compared) // (2 * compared)))
+        if compared
+        else largest
+    )
+
+
+def nearest_ordinals(distances: NDArray[np.uint16], count: int) -> NDArray[np.int64]:
     """The ordinals of the `count` smallest distances, nearest first, ties in the order of the ordinals."""
-    if count < len(distances):
-        threshold = np.partition(distances, count - 1)[count - 1]
-        ordinals = np.flatnonzero(distances <= threshold)
-    else:
-        ordinals = np.arange(len(distances))
+    ordinals = np.flatnonzero(distances <= _bound_of_nearest(distances, count))
+    if count < len(ordinals):
+        values = distances[ordinals]
+        ordinals = ordinals[values <= np.partition(values, count - 1)[count - 1]]
     return ordinals[np.lexsort((ordinals, distances[ordinals]))][:count]
+
+
+def _bound_of_nearest(distances: NDArray[np.uint16], count: int) -> int:
+    """A distance that at least `count` chunks don't exceed: so many blocks have one that is as near. Most chunks are
+    farther, and need not be compared with each other."""
+    block = len(distances) // (_BLOCKS_PER_CANDIDATE * count)
+    if block < 2:
+        return _HIDDEN
+    nearest = np.minimum.reduceat(distances, np.arange(0, len(distances), block))
+    return int(np.partition(nearest, count - 1)[count - 1])
 
 
 def _candidates(rows: list[store.ScoredChunk]) -> list[Candidate]:

@@ -97,7 +97,7 @@ create index item_deleting on item (base_id) where status = 'deleting';
 create index item_blob on item (blob_hash) where blob_hash is not null;
 create index item_updated on item (updated_at);             -- the stream of item updates
 create index item_acl on item using gin (acl) where acl is not null;
-create index item_acl_from on item (base_id, acl_from);
+create index item_acl_from on item (base_id, acl_from) where acl is null; -- who inherits this list?
 create index item_own_acl on item (base_id) where acl is not null;      -- does a base hide anything from a caller?
 create index item_metadata on item using gin (metadata jsonb_path_ops);
 -- The reconciler reads these: few rows while the system is idle, however many items there are.
