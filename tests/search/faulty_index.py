@@ -104,8 +104,8 @@ class FaultyIndex:
     def __init__(self, engine: FaultyEngine, inner: EngineIndex) -> None:
         self._engine, self._inner = engine, inner
 
-    async def put(self, points: Sequence[Point]) -> None:
-        await self._change(points, self._inner.put)
+    async def put(self, points: Sequence[Point], *, replace: bool = False) -> None:
+        await self._change(points, lambda some: self._inner.put(some, replace=replace))
 
     async def relabel(self, base: BaseId, items: Sequence[ItemId], labels: Labels) -> None:
         await self._change(items, lambda some: self._inner.relabel(base, some, labels))

@@ -79,6 +79,46 @@ async def test_a_base_moves_into_the_engine_and_back_while_it_answers(
     await assert_healthy(http)
 
 
+async def test_an_index_in_the_engine_is_rebuilt_while_it_answers(
+    mill: app.Gristmill,
+    http: httpx.AsyncClient,
+    opensearch: Cluster,
+    points: Points,
+    embedder: CountingEmbedder,
+) -> None:
+    """As after a restored backup: the engine has other words for a number, an orphan, and lacks a point."""
+    base = await make_base(http)
+    await add(http, base, note("a wheel"), note("wheat"), note("rye"))
+    first, second, third = points(base)
+    addresses = [queries.address(BaseId(UUID(base)), no) for no in (first["no"], third["no"], 10**9)]
+    bulk(
+        opensearch,
+        {"index": addresses[0]},
+        {**first, "words": "other", "principals": ["group:other"]},
+        {"delete": addresses[1]},
+        {"create": addresses[2]},
+        {**first, "no": 10**9},
+    )
+    embedded = embedder.embedded
+    response = await http.post(f"/api/knowledge-bases/{base}/index/rebuild")
+    assert response.status_code == 202, response.text
+    again = await http.post(f"/api/knowledge-bases/{base}/index/rebuild")
+    assert again.status_code in (202, 409), again.text  # it may have ended
+    assert {*await titles(http, base, "wheat rye", mode="vector")} == {"a wheel", "wheat", "rye"}
+    await wait_until_moved(http, response.json()["jobId"])
+
+    async def is_rebuilt() -> bool:
+        return [without_vector(point) for point in points(base)] == [
+            without_vector(point) for point in (first, second, third)
+        ]
+
+    await wait_until(is_rebuilt)
+    assert embedder.embedded == embedded
+    assert await titles(http, base, "wheel", mode="text") == ["a wheel"]
+    shown = (await http.get(f"/api/knowledge-bases/{base}")).json()
+    assert (shown["index"], shown["movingTo"]) == ("opensearch", None)
+
+
 async def test_the_sweep_removes_orphans_and_puts_what_the_engine_has_lost(
     mill: app.Gristmill, http: httpx.AsyncClient, opensearch: Cluster, points: Points
 ) -> None:

@@ -5,6 +5,7 @@ import itertools
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
+from typing import Any, cast
 from uuid import uuid4
 
 import numpy as np
@@ -108,6 +109,30 @@ async def test_a_repeated_put_changes_nothing_not_even_newer_labels(index: OpenS
     assert await numbers(index, base) == [chunk.no]
     assert await by_words(index, base, "mill", PointFilter(("group:a",))) == []
     assert await by_words(index, base, "mill", PointFilter(("group:b",))) == [chunk.no]
+
+
+async def test_a_point_is_overwritten_unless_it_has_changed_since(
+    index: OpenSearchIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A late repetition can't bring back old labels."""
+    base = new_base()
+    chunk = point(base, "mill", labels=Labels(("group:a",)))
+    other = replace(chunk, lexemes={"wheel": 1}, length=1, labels=Labels(("group:b",)))
+    await index.put([chunk])
+    await index.put([other, point(base, "grain")], replace=True)
+    assert await by_words(index, base, "mill") == []
+    assert await by_words(index, base, "wheel", PointFilter(("group:b",))) == [chunk.no]
+    read_states = cast(Any, index)._states
+
+    async def read_states_then_relabel(points: Sequence[Point]) -> Any:
+        states = await read_states(points)
+        await index.relabel(base, [chunk.item], Labels(("group:c",)))
+        return states
+
+    monkeypatch.setattr(index, "_states", read_states_then_relabel)
+    with pytest.raises(IndexUnavailable):
+        await index.put([chunk], replace=True)
+    assert await by_words(index, base, "wheel", PointFilter(("group:c",))) == [chunk.no]
 
 
 async def test_bases_of_two_databases_may_have_the_same_numbers(index: OpenSearchIndex) -> None:

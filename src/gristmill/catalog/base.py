@@ -59,6 +59,11 @@ class Base:
         return "opensearch" in (self.index_kind, self.index_fill)
 
     @property
+    def is_rebuilding(self) -> bool:
+        """Whether the index that answers is being built again."""
+        return self.index_fill == self.index_kind
+
+    @property
     def has_segments(self) -> bool:
         """Whether the embedded index has its chunks, or is getting them."""
         return "embedded" in (self.index_kind, self.index_fill)

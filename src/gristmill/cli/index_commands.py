@@ -1,4 +1,4 @@
-"""`gristmill index …`: move bases between the embedded index and a search engine, through the API."""
+"""`gristmill index …`: where bases are indexed, through the API."""
 
 from typing import Annotated, Any
 
@@ -9,14 +9,10 @@ from gristmill.cli.base_commands import BaseName
 from gristmill.cli.common import AsJson, DataDir, run_with_client
 from gristmill.cli.help import CommandLine
 from gristmill.cli.output import console, print_json
-from gristmill.errors import Invalid
 
-index_cli = CommandLine(name="index", help="Move bases between the embedded index and a search engine.")
-
-
-@index_cli.callback()
-def _index() -> None:
-    """A group, though it has one command so far."""
+index_cli = CommandLine(
+    name="index", help="Move a base to a search engine and back, or build its index again."
+)
 
 
 @index_cli.command("move")
@@ -25,25 +21,37 @@ def move(
     to: Annotated[
         str,
         typer.Option(
-            "--to", metavar="INDEX", help="opensearch: the search engine of `index_url`; or embedded."
+            "--to", metavar="URL|embedded", help="An address of `index_url`, or `opensearch`; or `embedded`."
         ),
     ],
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
     """Move a base to the search engine of the settings, or back. Searches go on, and nothing is embedded again."""
+    place = "the embedded index" if to == "embedded" else "the search engine"
+    _queue(name, "move", {"to": to}, f"Moving [bold]{escape(name)}[/bold] to {place}.", as_json, data_dir)
+
+
+@index_cli.command("rebuild")
+def rebuild(name: BaseName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
+    """Build the index of a base again, where it is. Searches go on, and nothing is embedded again."""
+    _queue(name, "rebuild", None, f"Rebuilding the index of [bold]{escape(name)}[/bold].", as_json, data_dir)
+
+
+def _queue(
+    name: str, action: str, body: dict[str, str] | None, message: str, as_json: bool, data_dir: Any
+) -> None:
+    """Queue the job, and say who does it."""
     from gristmill.cli.add import base_id_by_name
 
-    if to not in ("embedded", "opensearch"):
-        raise Invalid("Move a base to `opensearch` or to `embedded`.", code="invalid_request")
     messages = console(as_json)
 
     async def run(session: Any) -> dict[str, Any]:
         base_id = await base_id_by_name(session, name, create=False)
-        job = await session.call("POST", f"/knowledge-bases/{base_id}/index/move", json={"to": to})
-        messages.print(f"Moving [bold]{escape(name)}[/bold] to {to}. `gristmill status` shows the queue.")
+        job = await session.call("POST", f"/knowledge-bases/{base_id}/index/{action}", json=body)
+        messages.print(f"{message} `gristmill status` shows the queue.")
         if not session.is_remote:
-            messages.print("No server is running. It is moved when `gristmill serve` runs.")
+            messages.print("No server is running. It is done when `gristmill serve` runs.")
         return job
 
     print_json(run_with_client(run, data_dir), as_json)

@@ -1,6 +1,7 @@
-"""Move a base from one index to the other: the job `move_index`.
+"""Move a base from one index to the other, or build its index in a search engine again: the job `move_index`.
 
     to a search engine       put tasks for all chunks of the base; `update_index` does them, as any other
+    again                    the same for live versions; points that are there are overwritten, then the sweep removes others
     to the embedded index    segments of all chunks that were there when the move began, a portion in each transaction
     then                     one transaction lets the new index take over, if nothing is missing
     at last                  what the old index has of the base is removed
@@ -17,12 +18,12 @@ from uuid import UUID
 from gristmill import catalog, faults, jobs
 from gristmill.catalog import Base, BaseId
 from gristmill.db import Database
-from gristmill.jobs import Activity, Done, Job, Outcome, Snooze
+from gristmill.jobs import Activity, Done, Job, NewJob, Outcome, Snooze
 from gristmill.search import publish, removal, segment
 from gristmill.search.index import tasks
 from gristmill.search.index.engine import IndexUnavailable
 from gristmill.search.index.engine_indexes import EngineIndexes
-from gristmill.work import MoveIndex
+from gristmill.work import MoveIndex, SweepIndex
 
 ENGINE_RETRY_DELAY = timedelta(seconds=10)
 _RECHECK_DELAY = timedelta(seconds=1)
@@ -67,7 +68,7 @@ class IndexMover:
         while not progress.get("is_queued"):
             async with self._db.transaction() as tx:
                 await jobs.fence(tx, job)
-                last = await tasks.open_all_puts(tx, base.id, after, _ITEMS)
+                last = await tasks.open_all_puts(tx, base.id, after, _ITEMS, only_live=base.is_rebuilding)
                 after = last or after
                 progress = {"item": str(after), "is_queued": last is None}
                 await jobs.save_result(tx, job, progress)
@@ -100,6 +101,8 @@ class IndexMover:
                 return True
             if base.index_fill == "opensearch" and await tasks.has_live_puts(tx, base_id):
                 return False
+            if base.is_rebuilding:
+                await jobs.enqueue(tx, NewJob(SweepIndex(base_id), lane=base.lane))
             await catalog.switch_index(tx, base_id)
             await faults.point("move_index.before_switch")
         return True

@@ -97,14 +97,17 @@ class IndexUpdater:
     async def _put_live_chunks(self, job: Job, base: Base, index: EngineIndex) -> bool:
         async with self._db.connection() as tx:
             opened = await tasks.live_puts(tx, base.id, _TASKS)
+        async with self._db.connection() as tx:
+            # After the tasks: an index that is being built again stays so until all of them are closed.
+            current = await catalog.find_base(tx, base.id)
+        is_rebuilding = current is not None and current.is_rebuilding
         for put in opened:
             async with self._db.connection() as tx:
                 texts, vectors = await tasks.chunks_of_put(tx, put)
                 labels = await tasks.labels(tx, [put.item_id])
             if put.item_id in labels:
-                await index.put(
-                    await asyncio.to_thread(_points, base.id, put, texts, vectors, labels[put.item_id])
-                )
+                points = await asyncio.to_thread(_points, base.id, put, texts, vectors, labels[put.item_id])
+                await index.put(points, replace=is_rebuilding)
             await self._close(job, [put.id])
         return bool(opened)
 

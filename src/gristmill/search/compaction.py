@@ -44,6 +44,7 @@ BASES_PER_CHECK = 250
 # How often bases are checked for segments to merge: searches slow down a little with the number of segments.
 _CHECK_INTERVAL = timedelta(seconds=3)
 _LEX_BATCH = 5000
+_NO_LEXER = 2**31 - 1  # a version that no lexer has
 _BEFORE_ALL = UUID(int=0)
 
 
@@ -107,6 +108,11 @@ async def keep_compacting(db: Database) -> None:
         except Exception as error:  # a bug must not end the loop: segments would never be merged again
             await failures.wait_unexpected(error)
         await clock.pause(_CHECK_INTERVAL)
+
+
+async def mark_for_rebuild(tx: Tx, base_id: BaseId) -> None:
+    """Have all segments of a base built again from the chunks' texts. They answer until then."""
+    await compaction_store.set_lexer_version(tx, base_id, _NO_LEXER)
 
 
 class Compactor:

@@ -58,6 +58,11 @@ async def bases_to_compact(
     )
 
 
+async def set_lexer_version(tx: Tx, base_id: UUID, lexer_version: int) -> None:
+    """Note that the segments of a base were lexed by this version."""
+    await queries.run(tx, "set_lexer_version", base=base_id, lexer_version=lexer_version)
+
+
 async def list_deleted_numbers(tx: Tx, base_id: UUID) -> list[int]:
     """Numbers of deleted chunks that are still in segments."""
     return await queries.values(tx, "list_deleted_numbers", base=base_id)

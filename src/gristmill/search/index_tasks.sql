@@ -153,13 +153,13 @@ select c.base_id, 'put', c.item_id, c.version, min(c.no), max(c.no)
 returning last_no;
 
 -- name: open_all_puts
--- Note that the engine has to get all chunks of the next items after one, in portions.
+-- Note that the engine has to get all chunks, or those of live versions, of the next items after one, in portions.
 with items as (
     select distinct c.item_id from chunk c where c.base_id = %(base)s and c.item_id > %(after)s order by 1 limit %(limit)s),
 portions as (
     select c.item_id, c.version, c.no, row_number() over (partition by c.item_id, c.version order by c.no) / 500 as portion
       from items i join chunk c on c.base_id = %(base)s and c.item_id = i.item_id
-      join item n on n.id = c.item_id and n.status <> 'deleting'),
+      join item n on n.id = c.item_id and n.status <> 'deleting' and (n.live_version = c.version or not %(only_live)s)),
 opened as (
     insert into index_task (base_id, kind, item_id, version, first_no, last_no)
     select %(base)s, 'put', p.item_id, p.version, min(p.no), max(p.no) from portions p

@@ -236,6 +236,10 @@ select b.id from base b
         or (select count(*) from deleted_chunk g where g.base_id = b.id)
            > greatest(%(min_deleted)s, (select sum(s.chunks) / 10 from segment s where s.base_id = b.id)));
 
+-- name: set_lexer_version
+-- Note that the segments of a base were lexed by this version.
+update segment set lexer_version = %(lexer_version)s where base_id = %(base)s;
+
 -- name: list_deleted_numbers
 -- The numbers of deleted chunks that are still in segments.
 select no from deleted_chunk where base_id = %(base)s order by no;

@@ -144,8 +144,9 @@ class Health:
 class EngineIndex(Protocol):
     """The points of one space."""
 
-    async def put(self, points: Sequence[Point]) -> None:
-        """Add points; returns when searches find them. A point that is there stays as it is."""
+    async def put(self, points: Sequence[Point], *, replace: bool = False) -> None:
+        """Add points; returns when searches find them. A point that is there stays as it is; with `replace`, it is
+        overwritten, unless it changes at the same moment: then the call fails and can be repeated."""
         ...
 
     async def relabel(self, base: BaseId, items: Sequence[ItemId], labels: Labels) -> None:

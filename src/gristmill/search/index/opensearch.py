@@ -6,7 +6,7 @@
     vectors                    HNSW of Lucene, filtered during the search
 
 Every copy of a shard that is in sync acknowledges a write, so a node can be lost. `put` creates documents and never
-overwrites one: a late repetition can't bring back old labels.
+overwrites one that has changed: a late repetition can't bring back old labels.
 """
 
 import asyncio
@@ -102,16 +102,30 @@ class OpenSearchIndex:
     def __init__(self, connection: Connection, alias: str) -> None:
         self._connection, self._alias = connection, alias
 
-    async def put(self, points: Sequence[Point]) -> None:
+    async def put(self, points: Sequence[Point], *, replace: bool = False) -> None:
         """Add points; returns when searches find them."""
         for batch in _batches(points, _BULK_DOCUMENTS):
-            lines = await asyncio.to_thread(_creations, batch)
+            states = await self._states(batch) if replace else {}
+            lines = await asyncio.to_thread(_put_lines, batch, states)
             _, answer = await self._connection.send(
                 "POST", f"/{self._alias}/_bulk", lines, parameters=_ONLY_ALIAS
             )
             for result in answer["items"]:
-                _check_created(result["create"])
+                [(action, outcome)] = result.items()
+                _check_put(action, outcome)
         await self._refresh()
+
+    async def _states(self, points: Sequence[Point]) -> dict[int, Json]:
+        """The state of those points that the index has. A request to overwrite names it, so that it has no effect on any
+        later state, however late it arrives."""
+        addresses = [queries.address(point.base, point.no) for point in points]
+        body = {"docs": [{**address, "_source": False} for address in addresses]}
+        _, answer = await self._connection.send("POST", f"/{self._alias}/_mget", body)
+        return {
+            point.no: {"if_seq_no": document["_seq_no"], "if_primary_term": document["_primary_term"]}
+            for point, document in zip(points, answer["docs"], strict=True)
+            if document.get("found")
+        }
 
     async def _refresh(self) -> None:
         _, answer = await self._connection.send("POST", f"/{self._alias}/_refresh")
@@ -255,19 +269,22 @@ def _batches(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
         yield values[start : start + size]
 
 
-def _creations(points: Sequence[Point]) -> list[Json]:
+def _put_lines(points: Sequence[Point], states: Mapping[int, Json]) -> list[Json]:
+    """Requests to create points, or to overwrite those that are in this state."""
     lines: list[Json] = []
     for point in points:
-        lines.append({"create": queries.address(point.base, point.no)})
+        address = queries.address(point.base, point.no)
+        state = states.get(point.no)
+        lines.append({"create": address} if state is None else {"index": {**address, **state}})
         lines.append(queries.document(point))
     return lines
 
 
-def _check_created(result: Json) -> None:
-    """Whether a point is in the index now; 409 says that it was before."""
-    if result["status"] < 300 or result["status"] == 409:
+def _check_put(action: str, result: Json) -> None:
+    """Whether a point is in the index now; 409 says that it was there before, or has changed since its state was read."""
+    if result["status"] < 300 or (result["status"] == 409 and action == "create"):
         return
-    if result["status"] in (404, 429) or result["status"] >= 500:  # 404: the index is gone
+    if result["status"] in (404, 409, 429) or result["status"] >= 500:  # 404: the index is gone
         raise IndexUnavailable(f"The search engine could not store a point ({result['status']}).")
     raise Permanent(
         f"The search engine refused a point ({result['error']['type']}).", code="index_request_refused"

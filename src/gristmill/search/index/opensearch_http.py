@@ -83,7 +83,7 @@ def _encode(body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None) -> tup
     """The body and its media type."""
     if body is None or isinstance(body, Mapping):
         return None if body is None else json.dumps(body), "application/json"
-    return "".join(f"{json.dumps(line)}\n" for line in body), "application/x-ndjson"
+    return "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in body), "application/x-ndjson"
 
 
 def _reason(answer: Mapping[str, Any]) -> str:

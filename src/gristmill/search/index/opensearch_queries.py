@@ -63,6 +63,7 @@ def settings(space: Space, *, shards: int, replicas: int) -> Json:
             "index": {
                 "number_of_shards": shards,
                 "auto_expand_replicas": f"0-{replicas}",  # none where there is but one node
+                "refresh_interval": "-1",  # every change refreshes once, when it is complete
                 "knn": True,
                 "similarity": similarity,
             }
@@ -247,6 +248,7 @@ def similarity(score: float) -> float:
 
 
 def _unit(vector: NDArray[np.float32]) -> list[float]:
-    """The vector with length 1: then the inner product is the cosine similarity."""
+    """The vector with length 1: then the inner product is the cosine similarity. Five decimals are more than the table has,
+    and a third of the text that all digits take."""
     length = float(np.linalg.norm(vector))
-    return (vector / length if length else vector).astype(np.float32).tolist()
+    return np.round((vector / length if length else vector).astype(np.float64), 5).tolist()

@@ -244,9 +244,12 @@ async def counts(tx: Tx) -> list[TaskCount]:
     return await queries.many(tx, TaskCount, "task_counts")
 
 
-async def open_all_puts(tx: Tx, base_id: BaseId, after: UUID, limit: int) -> UUID | None:
-    """Note that the engine has to get all chunks of the next items; the last of them, None at the end."""
-    items = await queries.values(tx, "open_all_puts", base=base_id, after=after, limit=limit)
+async def open_all_puts(tx: Tx, base_id: BaseId, after: UUID, limit: int, *, only_live: bool) -> UUID | None:
+    """Note that the engine has to get all chunks of the next items, or those of live versions; the last item, None at the
+    end."""
+    items = await queries.values(
+        tx, "open_all_puts", base=base_id, after=after, limit=limit, only_live=only_live
+    )
     return items[0] if items else None
 
 

@@ -69,6 +69,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("POST", "/api/knowledge-bases/{base_id}/files"): _EDITOR,
     ("GET", "/api/knowledge-bases/{base_id}/queue"): _EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/index/move"): _ADMIN,
+    ("POST", "/api/knowledge-bases/{base_id}/index/rebuild"): _ADMIN,
     ("POST", "/api/knowledge-bases/{base_id}/queue/pause"): _EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/queue/resume"): _EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/queue/recover"): _EDITOR,

@@ -90,6 +90,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
         "event_unknown",
         "idempotency_mismatch",
         "index_not_configured",
+        "index_request_refused",
         "invalid_cron",
         "invalid_request",
         "malformed_json",

@@ -12,7 +12,7 @@ from gristmill.embedding.language_codes import language_names
 from gristmill.errors import Invalid
 from gristmill.operations import bases, guards
 from gristmill.operations import queue as queue_operations
-from gristmill.operations.move_index import move_index
+from gristmill.operations.move_index import move_index, rebuild_index
 from gristmill.server.api.caller import Caller
 from gristmill.server.api.context import (
     ApiContext,
@@ -22,6 +22,7 @@ from gristmill.server.api.context import (
     PathBase,
 )
 from gristmill.server.api.etags import IfMatch, check_if_match, set_etag
+from gristmill.server.api.index_address import index_kind_of
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.bases import (
     BaseOut,
@@ -157,13 +158,15 @@ async def delete_base(base_id: PathBase, context: CurrentContext) -> DeletedBase
 
 @router.post("/{base_id}/index/move", status_code=202)
 async def move_base_index(base_id: PathBase, body: IndexMove, context: CurrentContext) -> MovingBase:
-    """Move a base to another index, or fill the search engine again. Searches go on, and nothing is embedded again."""
-    if body.to != "embedded" and context.settings.index_url is None:
-        raise Invalid(
-            "There is no search engine. Set `index_url` for every server and worker, and restart.",
-            code="index_not_configured",
-        )
-    return MovingBase(job_id=await move_index(context.db, base_id, body.to))
+    """Move a base to another index. Searches go on, and nothing is embedded again."""
+    to = index_kind_of(body.to, context.settings)
+    return MovingBase(job_id=await move_index(context.db, base_id, to))
+
+
+@router.post("/{base_id}/index/rebuild", status_code=202)
+async def rebuild_base_index(base_id: PathBase, context: CurrentContext) -> MovingBase:
+    """Build the index of a base again, where it is. Searches go on, and nothing is embedded again."""
+    return MovingBase(job_id=await rebuild_index(context.db, base_id))
 
 
 @router.get("/{base_id}/queue")

@@ -86,9 +86,11 @@ class ChangedBase(RequestModel):
 
 
 class IndexMove(RequestModel):
-    """Which index a base moves to: the one in this database, or the search engine of the settings."""
+    """Where a base moves to: `embedded`, `opensearch`, or an address of `index_url`."""
 
-    to: IndexKind
+    to: Annotated[
+        str, Field(max_length=2000, description="`embedded`, `opensearch`, or an address of `index_url`.")
+    ]
 
 
 class MovingBase(ApiModel):

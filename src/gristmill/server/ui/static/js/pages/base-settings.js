@@ -99,6 +99,21 @@ const select = (name, value, choices) =>
     </select>
   `;
 
+/** @param {Base["index"]} index */
+const indexName = (index) => (index === "embedded" ? t("In this database") : t("OpenSearch"));
+
+/**
+ * What is being done to the index. Searches go on meanwhile.
+ * @param {Base} base
+ */
+function indexChange(base) {
+  if (base.movingTo === null) return null;
+  const text = base.movingTo === base.index
+    ? t("is being rebuilt")
+    : t("moving to: {place}", { place: indexName(base.movingTo) });
+  return html`<span class="dim">${text}</span>`;
+}
+
 /** @param {Base} base */
 function generalFields(base) {
   const dimensions = t("{n} dimensions. A base keeps the model it was created with.", { n: base.dimensions });
@@ -116,6 +131,10 @@ function generalFields(base) {
       <div class="field">
         <span>${t("Embedding model")}</span>
         <p><code>${base.embedder}</code> <span class="dim">${dimensions}</span></p>
+      </div>
+      <div class="field">
+        <span>${t("Index")}</span>
+        <p>${indexName(base.index)} ${indexChange(base)}</p>
       </div>
       <label class="field">
         <span>${t("When a worker stops unexpectedly")}</span>
