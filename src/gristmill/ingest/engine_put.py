@@ -15,6 +15,7 @@ again. That changes nothing where the engine has them, and nothing is embedded a
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -31,7 +32,11 @@ from gristmill.search.index.engine_indexes import EngineIndexes
 from gristmill.search.index.pending_put import PendingPut
 
 MAX_WAITING = 1_024  # chunks of one document that wait for the engine; then its reader waits
-_PUTS_PER_REQUEST = 64
+_PUTS_PER_REQUEST = 256
+_ENOUGH_CHUNKS = (
+    200  # for a request: the engine needs less than half the time for each than for those of thirty
+)
+_MAX_DELAY = timedelta(seconds=0.5)  # how long chunks wait for those of other documents
 _PARALLEL = 2  # requests to the engine for each embedder: while one is indexed, the next is prepared
 _PATIENCE = timedelta(seconds=20)  # how long a document waits here for an engine that is down
 _PAUSES = (1, 2, 5, 10, 20)  # seconds
@@ -87,16 +92,44 @@ class PutQueue:
         await self.task.completion.wait_for_either(self._room)
 
 
+class _Collector:
+    """Holds chunks back while more are on their way, so that the engine gets many at once."""
+
+    def __init__(self, is_more_coming: Callable[[], bool]) -> None:
+        self._is_more_coming = is_more_coming
+        self._chunks = 0
+        self._released = asyncio.Event()
+
+    async def wait_for_others(self, chunks: int) -> None:
+        """Wait until there are enough chunks, no document is left that could bring more, or half a second has passed."""
+        released = self._released
+        self._chunks += chunks
+        if self._chunks >= _ENOUGH_CHUNKS or not self._is_more_coming():
+            self._release()
+        else:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(released.wait(), _MAX_DELAY.total_seconds())
+            if not released.is_set():
+                self._release()
+
+    def _release(self) -> None:
+        self._released.set()
+        self._released, self._chunks = asyncio.Event(), 0
+
+
 class EngineStage:
-    """Puts the chunks of all documents of a process that are in a search engine."""
+    """Puts the chunks of all documents of a process that are in a search engine. `is_more_coming` says whether some of them
+    are not written completely."""
 
     def __init__(
         self,
         db: Database,
         indexes: EngineIndexes,
         mark: Callable[[EnginePut], Awaitable[None]],
+        is_more_coming: Callable[[], bool],
     ) -> None:
         self._db, self._indexes, self._mark = db, indexes, mark
+        self._collector = _Collector(is_more_coming)
         self._batchers: dict[EngineIndex, Batcher[PendingPut, PutOutcome]] = {}
         self._running: set[asyncio.Task[None]] = set()
 
@@ -117,6 +150,7 @@ class EngineStage:
 
     async def _put(self, queue: PutQueue, pending: PendingPut) -> bool:
         """Whether the engine has the chunks now. If not, the document has ended."""
+        await self._collector.wait_for_others(len(pending.nos))
         started, attempt = time.monotonic(), 0
         while not queue.task.completion.is_done:
             error = await self._try_put(queue.task, pending)

@@ -40,6 +40,7 @@ ENGINE_RETRY_DELAY = timedelta(seconds=10)
 _CHECK_INTERVAL = timedelta(seconds=1)
 _NUMBERS = 1_000  # chunks that one request removes
 _TASKS = 100
+_POINTS = 500  # that one request puts
 
 
 async def queue_updates(db: Database) -> int:
@@ -100,16 +101,26 @@ class IndexUpdater:
         async with self._db.connection() as tx:
             # After the tasks: an index that is being built again stays so until all of them are closed.
             current = await catalog.find_base(tx, base.id)
-        is_rebuilding = current is not None and current.is_rebuilding
-        for put in opened:
-            async with self._db.connection() as tx:
-                texts, vectors = await tasks.chunks_of_put(tx, put)
-                labels = await tasks.labels(tx, [put.item_id])
-            if put.item_id in labels:
-                points = await asyncio.to_thread(_points, base.id, put, texts, vectors, labels[put.item_id])
-                await index.put(points, replace=is_rebuilding)
-            await self._close(job, [put.id])
+        replace = current is not None and current.is_rebuilding
+        points: list[Point] = []
+        pending: list[int] = []
+        for position, put in enumerate(opened, start=1):
+            points += await self._points_of(base.id, put)
+            pending.append(put.id)
+            if len(points) >= _POINTS or position == len(opened):
+                await index.put(points, replace=replace)
+                await self._close(job, pending)
+                points, pending = [], []
         return bool(opened)
+
+    async def _points_of(self, base_id: BaseId, put: PutTask) -> list[Point]:
+        """The points of a task's chunks, with the labels of this moment; none, if the item is gone."""
+        async with self._db.connection() as tx:
+            texts, vectors = await tasks.chunks_of_put(tx, put)
+            labels = await tasks.labels(tx, [put.item_id])
+        if put.item_id not in labels:
+            return []
+        return await asyncio.to_thread(_points, base_id, put, texts, vectors, labels[put.item_id])
 
     async def _relabel(self, job: Job, base_id: BaseId, index: EngineIndex) -> bool:
         async with self._db.connection() as tx:

@@ -77,7 +77,10 @@ class WriteStage:
         )
         self._queues: dict[IndexTask, PutQueue] = {}  # of documents in a search engine
         self._indexed: Batcher[EnginePut, None] = Batcher(self._mark_indexed, size=DOCUMENTS_PER_TRANSACTION)
-        self._engine = EngineStage(db, indexes, self._indexed.submit)
+        self._engine = EngineStage(db, indexes, self._indexed.submit, self._is_more_coming)
+
+    def _is_more_coming(self) -> bool:
+        return any(not queue.is_written for queue in self._queues.values())
 
     async def begin(self, task: IndexTask, content: VersionContent) -> None:
         """Prepare to write a document with this content. What an earlier attempt wrote and the engine lacks is put now."""

@@ -11,6 +11,7 @@ overwrites one that has changed: a late repetition can't bring back old labels.
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Literal, TypeVar
 from uuid import UUID
@@ -32,12 +33,13 @@ from gristmill.search.index.engine import (
     Statistics,
     VectorLeg,
 )
-from gristmill.search.index.opensearch_http import Connection
+from gristmill.search.index.opensearch_http import Connection, encode_lines
 from gristmill.search.index.opensearch_queries import Json
 from gristmill.search.query_syntax import Term
 
 _BULK_DOCUMENTS = 250
 _CHANGE_BATCH = 1_000  # documents that one request relabels or removes: far from the time-out
+_MAX_REFRESH_DELAY = timedelta(seconds=1)  # a put waits so long for others that are being sent
 _SEARCH_TIMEOUT = timedelta(seconds=10)  # someone waits
 _MAX_ITEMS = 500  # items that one request names
 _STATUS: dict[str, Literal["ok", "degraded", "down"]] = {"green": "ok", "yellow": "degraded"}
@@ -101,9 +103,33 @@ class OpenSearchIndex:
 
     def __init__(self, connection: Connection, alias: str) -> None:
         self._connection, self._alias = connection, alias
+        self._puts = 0  # that are sending points
+        self._all_sent = asyncio.Event()
+        self._next_refresh: asyncio.Task[None] | None = None
 
     async def put(self, points: Sequence[Point], *, replace: bool = False) -> None:
         """Add points; returns when searches find them."""
+        self._puts += 1
+        self._all_sent.clear()
+        try:
+            await self._send(points, replace=replace)
+        finally:
+            self._puts -= 1
+            if not self._puts:
+                self._all_sent.set()
+        # Each refresh writes a segment, which the engine merges later: puts of the same moment share one.
+        if self._next_refresh is None:
+            self._next_refresh = asyncio.create_task(self._refresh_when_sent())
+            self._next_refresh.add_done_callback(_retrieve_error)
+        await asyncio.shield(self._next_refresh)
+
+    async def _refresh_when_sent(self) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._all_sent.wait(), _MAX_REFRESH_DELAY.total_seconds())
+        self._next_refresh = None  # what is sent from now on needs another one
+        await self._refresh()
+
+    async def _send(self, points: Sequence[Point], *, replace: bool) -> None:
         for batch in _batches(points, _BULK_DOCUMENTS):
             states = await self._states(batch) if replace else {}
             lines = await asyncio.to_thread(_put_lines, batch, states)
@@ -113,7 +139,6 @@ class OpenSearchIndex:
             for result in answer["items"]:
                 [(action, outcome)] = result.items()
                 _check_put(action, outcome)
-        await self._refresh()
 
     async def _states(self, points: Sequence[Point]) -> dict[int, Json]:
         """The state of those points that the index has. A request to overwrite names it, so that it has no effect on any
@@ -264,12 +289,18 @@ _ONLY_NUMBERS: Json = {
 }
 
 
+def _retrieve_error(task: asyncio.Task[None]) -> None:
+    """The puts that wait get the error; if all of them were cancelled, it is not needed."""
+    if not task.cancelled():
+        task.exception()
+
+
 def _batches(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
     for start in range(0, len(values), size):
         yield values[start : start + size]
 
 
-def _put_lines(points: Sequence[Point], states: Mapping[int, Json]) -> list[Json]:
+def _put_lines(points: Sequence[Point], states: Mapping[int, Json]) -> str:
     """Requests to create points, or to overwrite those that are in this state."""
     lines: list[Json] = []
     for point in points:
@@ -277,7 +308,7 @@ def _put_lines(points: Sequence[Point], states: Mapping[int, Json]) -> list[Json
         state = states.get(point.no)
         lines.append({"create": address} if state is None else {"index": {**address, **state}})
         lines.append(queries.document(point))
-    return lines
+    return encode_lines(lines)
 
 
 def _check_put(action: str, result: Json) -> None:

@@ -12,6 +12,8 @@ from gristmill import net
 from gristmill.errors import Permanent
 from gristmill.search.index.engine import IndexUnavailable
 
+Body = Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | None
+
 _TIMEOUT = timedelta(seconds=30)
 _CONNECT_SECONDS = 5.0  # then the next node is tried
 _UNAVAILABLE = frozenset({408, 429, 500, 502, 503, 504})
@@ -33,13 +35,13 @@ class Connection:
         self,
         method: str,
         path: str,
-        body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        body: Body = None,
         *,
         parameters: Mapping[str, str] | None = None,
         accept: Sequence[int] = (),
         timeout: timedelta = _TIMEOUT,
     ) -> tuple[int, dict[str, Any]]:
-        """The status and the answer, below 300 or in `accept`. A list is sent as one line of JSON each."""
+        """The status and the answer, below 300 or in `accept`. A list is sent as one line of JSON each; so is a string, which is encoded already."""
         content, media_type = _encode(body)
         first = next(self._turn)
         reason = "there is no address"
@@ -79,11 +81,16 @@ class Connection:
         return response.status_code, answer
 
 
-def _encode(body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None) -> tuple[str | None, str]:
+def _encode(body: Body) -> tuple[str | None, str]:
     """The body and its media type."""
     if body is None or isinstance(body, Mapping):
         return None if body is None else json.dumps(body), "application/json"
-    return "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in body), "application/x-ndjson"
+    return body if isinstance(body, str) else encode_lines(body), "application/x-ndjson"
+
+
+def encode_lines(lines: Sequence[Mapping[str, Any]]) -> str:
+    """One line of JSON each. Blocks for long lists: run it in a thread."""
+    return "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines)
 
 
 def _reason(answer: Mapping[str, Any]) -> str:
