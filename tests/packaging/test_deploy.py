@@ -19,8 +19,8 @@ DEPLOY = ROOT / "deploy"
 KNOWN = {ENV_PREFIX + name.upper() for name in Settings.model_fields}
 
 
-def compose_file() -> dict[str, Any]:
-    return yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+def compose_file(name: str = "compose.yaml") -> dict[str, Any]:
+    return yaml.safe_load((DEPLOY / name).read_text())
 
 
 def assert_command_accepted(words: list[str]) -> None:
@@ -52,6 +52,26 @@ def test_composed_services_share_the_database_and_the_uploads() -> None:
     urls = {services[name]["environment"]["GRISTMILL_DATABASE_URL"] for name in ("server", "worker")}
     assert len(urls) == 1
     assert urls.pop().endswith("@db/gristmill")
+
+
+def test_the_cluster_adds_nodes_that_the_services_are_pointed_at() -> None:
+    cluster, services = compose_file("compose.cluster.yaml"), compose_file()["services"]
+    nodes = {name for name in cluster["services"] if name.startswith("search")}
+    assert nodes == {"search1", "search2", "search3"}
+    for name in ("server", "worker"):
+        environment = cluster["services"][name]["environment"]
+        assert name in services
+        assert set(environment) <= KNOWN
+        settings = Settings.model_validate({"index_url": environment["GRISTMILL_INDEX_URL"]})
+        assert settings.index_url is not None
+        addresses = settings.index_url.get_secret_value().split(",")
+        assert {address.removeprefix("http://").partition(":")[0] for address in addresses} == nodes
+    for name in nodes:
+        node = cluster["services"][name]
+        assert set(node["environment"]["discovery.seed_hosts"].split(",")) == nodes
+        assert node["environment"]["node.name"] == name
+        assert node["volumes"] == [f"{name}:/usr/share/opensearch/data"]
+        assert name in cluster["volumes"]
 
 
 def test_the_image_copies_what_is_there_and_runs_a_command_that_exists() -> None:
