@@ -131,6 +131,21 @@ async def test_when_the_last_two_items_end_at_once_the_base_is_announced_once(
     assert types(await read(worker.db)).count("KnowledgeSpaceAllDocumentsIngested") == 1
 
 
+async def test_documents_of_a_base_are_published_side_by_side_while_more_is_to_do(
+    worker: ManualWorker, second_worker: ManualWorker, base: Base
+) -> None:
+    """S3-21: only the last ones wait for each other. One publishes while another's commit takes long."""
+    await worker.add(base, note_to_add("one"), note_to_add("two"), note_to_add("three"))
+    (first_job,) = await worker.claim()
+    (second_job,) = await second_worker.claim()
+    async with pause_at("publish.before_commit", worker.run(first_job)):
+        await second_worker.run(second_job)
+        assert types(await read(worker.db)).count("DocumentIngestionCompleted") == 1
+    assert "KnowledgeSpaceAllDocumentsIngested" not in types(await read(worker.db))
+    await worker.work()
+    assert types(await read(worker.db)).count("KnowledgeSpaceAllDocumentsIngested") == 1
+
+
 async def test_a_commit_that_lands_late_is_never_skipped_by_a_cursor(
     worker: ManualWorker, base: Base
 ) -> None:

@@ -127,8 +127,8 @@ select i.id
  limit %(limit)s;
 
 -- name: visible_items
--- The ids of the items in scope of a viewer with principals, up to a limit, as one value of 16 bytes each: those with a list of
--- their own are found by its index, then those that inherit one, then those with the base's.
+-- The ids of the items in scope of a viewer with principals, up to a limit, as one value of 16 bytes each.
+-- Those with a list of their own are found by its index, then those that inherit one, then those with the base's.
 select string_agg(uuid_send(v.id), '') from (
     select i.id from item_searchable(%(base)s::uuid, null::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
                           %(created_after)s::timestamptz, %(created_before)s::timestamptz,

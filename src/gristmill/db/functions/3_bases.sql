@@ -15,10 +15,17 @@ end $$;
 create trigger base_record_owner after insert on base for each row execute function base_record_owner();
 
 -- Marks a base as ready if nothing in it is active and this was not announced yet; the counts of its documents if so.
--- Every transaction that ends work on a base's items calls this last. They are serialised, so that of two transactions
--- that end the last two items the second sees the first: the lock comes first, the query after it has a newer snapshot.
+-- Every transaction that ends work on a base's items calls this last, and of two that end the last two items the second must
+-- see the first. If another document is active that no one is ending, it is locked: whoever ends it comes after this
+-- transaction, so that nothing is to be done here. Only when there is none are they serialised: the lock comes first, the query
+-- after it has a newer snapshot. The newest document, because it is the last to be worked on.
 create function base_mark_ready(p_base uuid, out completed int, out failed int) returns record language plpgsql as $$
 begin
+    perform from item i where i.base_id = p_base and i.is_active and not i.is_container
+      order by i.id desc limit 1 for no key update skip locked;
+    if found then
+        return;
+    end if;
     perform pg_advisory_xact_lock(hashtextextended(p_base::text, 1701147252));
     if exists (select from item i where i.base_id = p_base and i.is_active) then
         return;

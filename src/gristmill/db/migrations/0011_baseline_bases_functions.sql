@@ -11,6 +11,11 @@ end $$;
 create trigger base_record_owner after insert on base for each row execute function base_record_owner();
 create function base_mark_ready(p_base uuid, out completed int, out failed int) returns record language plpgsql as $$
 begin
+    perform from item i where i.base_id = p_base and i.is_active and not i.is_container
+      order by i.id desc limit 1 for no key update skip locked;
+    if found then
+        return;
+    end if;
     perform pg_advisory_xact_lock(hashtextextended(p_base::text, 1701147252));
     if exists (select from item i where i.base_id = p_base and i.is_active) then
         return;
