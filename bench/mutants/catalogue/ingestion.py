@@ -84,10 +84,10 @@ MUTANTS = (
         ("S3-16",),
     ),
     Mutant(
-        "ready-while-children-are-active",
+        "ready-while-a-folder-is-listed",
         "db/functions/3_bases.sql",
         "    if exists (select from item i where i.base_id = p_base and i.is_active) then",
-        "    if exists (select from item i where i.base_id = p_base and i.is_active and i.parent_id is null) then",
+        "    if false then",
         ("S3-21",),
     ),
     Mutant(
@@ -96,5 +96,12 @@ MUTANTS = (
         "    return any(image.text is None for image in state.ended.images)",
         "    return False",
         ("S3-07", "S3-19"),
+    ),
+    Mutant(
+        "the-last-two-documents-do-not-see-each-other",
+        "db/functions/3_bases.sql",
+        "order by i.id desc limit 1 for no key update skip locked;",
+        "order by i.id desc limit 1;",
+        ("S3-21",),
     ),
 )
