@@ -27,6 +27,8 @@ def test_search_prints_the_whole_text_into_a_pipe_and_wraps_it_in_a_terminal(
     none = run("base", "create", "[empty]")
     assert none.stdout == "Created [empty].\n"
     assert run("search", "[empty]", "word0").stdout == "No hits in [empty].\n"
+    changed_result = run("search", "a [b]", '"word1 word0"', COLUMNS="60")
+    assert changed_result.stdout.startswith("Nothing contains “word1 word0”. Searched for its words.\n1. ")
 
 
 def test_tables_are_not_cut_in_a_pipe(run: RunCommand) -> None:

@@ -27,6 +27,7 @@ from gristmill.search.index.engine import (
     Found,
     Health,
     IndexUnavailable,
+    ItemCounts,
     KeywordLeg,
     Labels,
     Leg,
@@ -150,10 +151,10 @@ class FaultyIndex:
     async def statistics(self, base: BaseId, terms: Sequence[Term], scope: PointFilter) -> Statistics:
         return await self._inner.statistics(self._read_base(base), terms, scope)
 
-    async def item_scores(
-        self, base: BaseId, leg: KeywordLeg, items: Sequence[ItemId]
-    ) -> dict[ItemId, float]:
-        return await self._inner.item_scores(self._read_base(base), leg, items)
+    async def item_counts(
+        self, base: BaseId, terms: Sequence[Term], items: Sequence[ItemId]
+    ) -> dict[ItemId, ItemCounts]:
+        return await self._inner.item_counts(self._read_base(base), terms, items)
 
     async def count_above(self, base: BaseId, leg: KeywordLeg, score: float) -> int:
         return await self._inner.count_above(self._read_base(base), leg, score)

@@ -16,6 +16,7 @@ from gristmill.errors import Permanent
 from gristmill.search.index import opensearch as opensearch_engine
 from gristmill.search.index.engine import (
     IndexUnavailable,
+    ItemCounts,
     KeywordLeg,
     Labels,
     Point,
@@ -167,19 +168,20 @@ async def test_labels_and_removals_of_many_points_take_effect_before_the_call_re
     assert await numbers(index, base) == [other.no]
 
 
-async def test_scores_are_summed_by_item_and_ranks_counted(index: OpenSearchIndex) -> None:
+async def test_terms_are_counted_by_item_and_ranks_by_score(index: OpenSearchIndex) -> None:
     base, item = new_base(), ItemId(uuid4())
     await index.put([point(base, text, item=item) for text in ("mill", "mill mill stone", "grain")])
     await index.put([other := point(base, "mill of another item")])
     leg = await keyword_leg(index, base, Term(("mill",)))
     [hits] = await index.ask(base, [leg], EVERYTHING, 10)
-    by_no = {hit.no: hit.score for hit in hits}
-    sums = await index.item_scores(base, leg, [item, other.item])
-    assert sums[other.item] == pytest.approx(by_no[other.no], rel=1e-5)
-    assert sums[item] == pytest.approx(sum(by_no.values()) - by_no[other.no], rel=1e-5)
+    terms = [Term(("mill",)), Term(("stone", "grain")), Term(("mi",), prefix=True), Term(("none",))]
+    counts = await index.item_counts(base, terms, [item, other.item])
+    assert counts == {item: ItemCounts((3, 2, 2, 0), 5), other.item: ItemCounts((1, 0, 1, 0), 4)}
     assert [await index.count_above(base, leg, hit.score) for hit in hits] == [0, 1, 2]
     mine = await index.statistics(base, leg.terms, PointFilter(items=(item,)))
     assert (mine.chunks, mine.by_term) == (3, (2,))
+    assert (mine.documents.documents, mine.documents.by_term, mine.documents.mean_length) == (1, [1], 5)
+    assert (leg.statistics.documents.documents, leg.statistics.documents.by_term) == (2, [2])
 
 
 async def test_dropping_a_base_leaves_the_others(index: OpenSearchIndex) -> None:

@@ -46,11 +46,6 @@ def test_a_snapshot_finds_chunks_in_all_its_segments(parts: list[list[int]], dat
     assert snapshot.ordinals_of([*nos, 1]) == {no: ordinal for ordinal, no in enumerate(nos)}
     sought = np.array([2, 99, -1], np.int64)
     assert snapshot.mask_of_items(sought).tolist() == [key in (2, 99, -1) for key in items]
-    values = np.arange(len(items), dtype=np.float32)
-    counts, sums = snapshot.sums_by_item(sought, values)
-    expected = [[float(n) for n, key in enumerate(items) if key == wanted] for wanted in (2, 99, -1)]
-    assert counts.tolist() == [len(each) for each in expected]
-    assert sums.tolist() == [sum(each) for each in expected]
 
 
 def _snapshot(parts: list[list[int]], nos: list[int]) -> Snapshot:

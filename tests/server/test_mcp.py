@@ -91,6 +91,11 @@ async def test_an_agent_can_use_every_tool(mill: app.Gristmill) -> None:
         await wait_until(is_done, every=0.2)
         assert (await call_tool(session, "list_bases"))["bases"][0]["name"] == "notes"
         (hit,) = (await call_tool(session, "search", query="wheel", bases=["notes"], mode="text"))["hits"]
+        relaxed = await call_tool(
+            session, "search", query='"wheel of nothing" whele', bases=["notes"], mode="text"
+        )
+        assert relaxed["relaxed"] == ["wheel of nothing"]
+        assert relaxed["corrected"] == [{"word": "whele", "replacement": "wheel"}]
         assert hit["itemId"] == note["id"]
         assert hit["citation"].endswith("characters 0-21")
         part = await call_tool(session, "read_content", item_id=note["id"], start=4, length=4)

@@ -147,6 +147,14 @@ def test_hits_are_readable_and_their_relevance_is_true(page: Page, ui_url: str, 
     expect(page.get_by_text("No document contains these words")).to_be_visible()
     expect(hit).to_contain_text("by meaning only")
     expect(hit).not_to_contain_text(re.compile(r"\d\.\d\d"))
+    search.fill('"gear of wheels"')
+    expect(
+        page.get_by_text("Nothing contains “gear of wheels”. These results have some of its words.")
+    ).to_be_visible()
+    search.fill("whell")
+    expect(page.get_by_text("Nothing contains “whell”. These results are for “wheels”.")).to_be_visible()
+    search.fill("wheel")
+    expect(page.get_by_text("Nothing contains")).to_have_count(0)
 
 
 def test_a_search_that_failed_in_an_outage_is_repeated(
@@ -213,6 +221,8 @@ def test_a_base_keeps_its_chunk_size_unless_it_is_changed_and_can_accept_documen
     page.get_by_label("Documents without text").select_option("Complete with a warning")
     saved = save()
     assert (saved["chunking"], saved["settings"]["emptyDocuments"]) == ({}, "warn")
+    page.get_by_label("Synonyms").fill("mill, grinder\n\nalone\n电脑、计算机")
+    assert save()["settings"]["synonyms"] == [["mill", "grinder"], ["电脑", "计算机"]]
     size = page.get_by_label("Maximum chunk size, in tokens")
     for text, chunking in (("128", {"maxTokens": 128}), ("", {})):
         size.fill(text)

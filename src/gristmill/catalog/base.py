@@ -74,6 +74,11 @@ class Base:
         return self.settings.get("ignore", [])
 
     @property
+    def synonyms(self) -> tuple[tuple[str, ...], ...]:
+        """Groups of words that mean the same in its texts."""
+        return tuple(tuple(group) for group in self.settings.get("synonyms", []))
+
+    @property
     def asset_reuse(self) -> AssetReuse:
         """Whether an earlier description of an equal image is reused: of any document, of the same one, or never."""
         return self.settings.get("assetReuse", "any")

@@ -27,6 +27,8 @@ async def search(
     if as_json:
         out.print_json(json.dumps(response, ensure_ascii=False))
         return len(response["hits"])
+    for line in _changes(response):
+        out.print(Text(line, "dim"), soft_wrap=not out.is_terminal)
     for place, hit in enumerate(response["hits"], 1):
         out.print(_headline(place, hit), soft_wrap=not out.is_terminal)
         if out.is_terminal:
@@ -37,6 +39,15 @@ async def search(
     if not response["hits"]:
         out.print(f"No hits in [bold]{escape(base)}[/bold].")
     return len(response["hits"])
+
+
+def _changes(response: dict[str, Any]) -> list[str]:
+    """What was changed about the query, for people."""
+    lines = [f"Nothing contains “{phrase}”. Searched for its words." for phrase in response["relaxed"]]
+    return lines + [
+        f"Nothing contains “{correction['word']}”. Searched for “{correction['replacement']}”."
+        for correction in response["corrected"]
+    ]
 
 
 def _headline(place: int, hit: dict[str, Any]) -> Text:

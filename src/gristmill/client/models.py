@@ -74,8 +74,17 @@ class Hit(TypedDict):
     source: Json
 
 
+class Correction(TypedDict):
+    """A word of the query that no visible text has, and the similar word that was searched for instead."""
+
+    word: str
+    replacement: str
+
+
 class Answer(TypedDict):
-    """Hits, best first."""
+    """Hits, best first. `relaxed` has the quoted phrases that nothing contains: their words were searched for instead."""
 
     hits: list[Hit]
+    relaxed: list[str]
+    corrected: list[Correction]
     tookMs: float

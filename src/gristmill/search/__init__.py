@@ -1,7 +1,16 @@
 """Search: the index of published chunks, and the path from a query to hits."""
 
 from gristmill.search.binary_copy import Chunk
-from gristmill.search.model import Hit, HitContext, HitExplanation, Mode, SearchRequest, Target
+from gristmill.search.model import (
+    Hit,
+    HitContext,
+    HitExplanation,
+    Mode,
+    SearchAnswer,
+    SearchRequest,
+    Target,
+    WordCorrection,
+)
 from gristmill.search.rerank import HttpReranker, Reranker
 from gristmill.search.scope import Filters, Scope
 from gristmill.search.searcher import Searcher
@@ -20,10 +29,12 @@ __all__ = [
     "Reason",
     "Reranker",
     "Scope",
+    "SearchAnswer",
     "SearchRequest",
     "Searcher",
     "Target",
     "WhyNot",
+    "WordCorrection",
     "explain_missing",
     "list_chunks",
 ]

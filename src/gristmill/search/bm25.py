@@ -19,7 +19,7 @@ from gristmill.search.segment import Mask, Numbers
 
 K1 = 1.8
 B = 0.75
-SIBLING_WEIGHT = 0.1  # weight of the mean score of the item's other chunks
+DOCUMENT_WEIGHT = 0.4  # of the score of a chunk's document; the rest is the weight of the chunk's own score
 _BLOCKS_PER_HIT = 8
 
 Scores = NDArray[np.float32]
@@ -143,11 +143,34 @@ def _add_term(scores: Scores, norms: Scores, weight: np.float32, postings: Posti
         scores[ordinals] += weight * counts / (counts + norms[ordinals])
 
 
-def with_siblings(scores: Scores, chunk_counts: Numbers, sums: NDArray[np.float64]) -> Scores:
-    """Chunks' scores with a small share of the scores of their items' other chunks, because the content of a document is
-    spread over its chunks. `chunk_counts` and `sums` are the number of chunks of each item and the sum of their
-    scores."""
-    return (scores + SIBLING_WEIGHT * (sums - scores) / np.maximum(1, chunk_counts - 1)).astype(np.float32)
+@dataclass(frozen=True)
+class DocumentStatistics:
+    """What the scores of documents need: how many there are, their mean length, and how many have each term."""
+
+    documents: int
+    mean_length: float
+    by_term: Sequence[int]
+
+
+def document_scores(
+    weights: Sequence[float],
+    counts: Sequence[NDArray[np.float64]] | NDArray[np.float64],
+    lengths: NDArray[np.float64],
+    statistics: DocumentStatistics,
+) -> NDArray[np.float64]:
+    """The scores of documents. `counts` has a row for each term and a column for each document."""
+    norms = K1 * (1 - B + B * lengths / max(statistics.mean_length, 1e-9))
+    scores = np.zeros(len(lengths))
+    for weight, documents, of_term in zip(weights, statistics.by_term, counts, strict=False):
+        if documents:
+            rarity = idf(min(documents, statistics.documents), statistics.documents)
+            scores += weight * rarity * (K1 + 1) * of_term / (of_term + norms)
+    return scores
+
+
+def with_documents(scores: Scores, of_documents: NDArray[np.float64]) -> Scores:
+    """The scores that chunks rank by: their own, with a share of the scores of their documents."""
+    return ((1 - DOCUMENT_WEIGHT) * scores + DOCUMENT_WEIGHT * of_documents).astype(np.float32)
 
 
 def term_mask(term: TermPostings, starts: Sequence[int]) -> Mask:

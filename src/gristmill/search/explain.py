@@ -14,7 +14,7 @@ import numpy as np
 
 from gristmill.catalog import Viewer
 from gristmill.db import Database
-from gristmill.search import bm25, store
+from gristmill.search import bm25, document_scores, store
 from gristmill.search.keyword_search import KeywordResults
 from gristmill.search.scope import Scope
 from gristmill.search.segment import Mask, Numbers, item_key
@@ -34,7 +34,7 @@ class TermContribution:
 
 @dataclass(frozen=True)
 class KeywordExplanation:
-    """A chunk's score, with the share of its document's other chunks, and the contributions to it."""
+    """A chunk's score, with the share of its document's, and the contributions to its own."""
 
     score: float
     terms: Sequence[TermContribution]
@@ -62,10 +62,13 @@ def _explain(
     scores = bm25.score([postings for _, postings in terms], snapshot.lengths, visible)
     if results.mask is not None:
         scores = np.where(results.mask, scores, np.float32(0))
+    postings_of_terms = [postings for _, postings in terms]
+    documents = document_scores.measure_documents(snapshot, postings_of_terms, visible)
     explanations: dict[int, KeywordExplanation] = {}
     for no, ordinal in snapshot.ordinals_of(nos).items():
-        counts, sums = snapshot.sums_by_item(snapshot.items_at(np.array([ordinal])), scores)
-        score = bm25.with_siblings(scores[[ordinal]], counts, sums)[0]
+        key = snapshot.items_at(np.array([ordinal]))
+        of_document = document_scores.score_documents(snapshot, postings_of_terms, documents, key)
+        score = bm25.with_documents(scores[[ordinal]], of_document)[0]
         contributions = [
             TermContribution(
                 term.names[0] + ("*" if term.prefix else ""),

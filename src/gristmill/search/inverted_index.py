@@ -105,6 +105,33 @@ class TermDictionary:
             yield name.decode(), high - low
             position += 1
 
+    def names_like(
+        self, first_letter: str, length: int, tolerance: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
+        """The positions of the lexemes that begin with a letter and have about this many bytes; their bytes, one lexeme a
+        row, filled up with zeros; and their lengths."""
+        prefix = first_letter.encode()
+        low, high = self._first(prefix), self._first(prefix[:-1] + bytes([prefix[-1] + 1]))
+        ends = (
+            np.frombuffer(self.data, "<u4", self.size, 4)[:high].astype(np.int64)
+            if self.size
+            else np.empty(0, np.int64)
+        )
+        starts = np.concatenate([[0], ends[:-1]])[low:] if high else np.empty(0, np.int64)
+        lengths = ends[low:] - starts
+        chosen = np.flatnonzero(np.abs(lengths - length) <= tolerance)
+        lengths = lengths[chosen]
+        columns = np.arange(length + tolerance)
+        names = np.frombuffer(self.data, np.uint8)
+        places = 4 + 8 * self.size + starts[chosen][:, None] + columns
+        rows = names[np.minimum(places, len(names) - 1)] * (columns < lengths[:, None])
+        return low + chosen, rows, lengths
+
+    def entry_at(self, position: int) -> tuple[str, int]:
+        """The lexeme at a position, and the number of chunks that contain it."""
+        low, high = self._postings(position)
+        return self._name(position).decode(), high - low
+
     def _first(self, name: bytes) -> int:
         """The position of the first name that is not less than this one."""
         block = bisect.bisect_left(self._milestones, name)

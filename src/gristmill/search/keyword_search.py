@@ -10,23 +10,27 @@ scored. So a search never returns fewer hits than exist.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import numpy as np
 
 from gristmill.db import Database, Tx
-from gristmill.search import bm25, store
+from gristmill.search import bm25, document_scores, spelling, store
 from gristmill.search.fuse import Candidate
 from gristmill.search.inverted_index import Postings
-from gristmill.search.query_syntax import ParsedQuery, Term, parse
+from gristmill.search.query_syntax import Names, ParsedQuery, Term, parse
 from gristmill.search.scope import Scope
 from gristmill.search.segment import Mask
 from gristmill.search.segment_cache import SegmentCache
 from gristmill.search.selectivity import Selectivity
 from gristmill.search.snapshot import Snapshot
+from gristmill.search.synonyms import Groups
 
 MAX_PREFIX_EXPANSIONS = 64  # lexemes that one prefix expands to
+CORRECTION_WEIGHT = 0.5  # of a lexeme that a word may be a typing mistake of
+_MAX_CORRECTED_WORDS = 4
+_MAX_CHECKED_CHUNKS = 200
 _FIRST_BATCH = 200
 _GROWTH = 4
 _PHRASE_BATCH = 200
@@ -42,6 +46,8 @@ class KeywordResults:
     terms: Sequence[tuple[Term, bm25.TermPostings]] = field(default=(), repr=False)
     scores: bm25.Scores = field(default_factory=lambda: np.zeros(0, np.float32), repr=False)
     mask: Mask | None = field(default=None, repr=False)  # the chunks that can be hits; None: all
+    documents: bm25.DocumentStatistics | None = field(default=None, repr=False)
+    corrections: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
 
     def scores_of(self, nos: Sequence[int]) -> dict[int, float]:
         """The scores of chunks, whether they are candidates or not."""
@@ -61,11 +67,12 @@ async def search(
     selectivity: Selectivity,
     query: str,
     limit: int,
+    synonyms: Groups = (),
 ) -> KeywordResults:
     """The best `limit` chunks for a query, best first."""
     async with store.read_transaction(db) as tx:
         snapshot = _without_unlexed_segments(await cache.open(tx, base_id))
-        parsed_query = parse(query, snapshot.languages)
+        parsed_query = parse(query, snapshot.languages, synonyms)
         terms_to_find = [*parsed_query.terms, *parsed_query.excluded]
         lexemes_by_term = {
             term: await cache.expand_prefix(tx, base_id, term.names[0], MAX_PREFIX_EXPANSIONS, snapshot)
@@ -75,19 +82,77 @@ async def search(
         }
         lexemes = sorted({lexeme for of_term in lexemes_by_term.values() for lexeme in of_term})
         postings = await cache.find_postings(tx, base_id, lexemes, snapshot) if lexemes else {}
+        corrections: dict[Names, list[str]] = {}
+        for names in await _unknown_words(tx, base_id, scope, parsed_query, postings, snapshot):
+            if similar := await cache.similar_lexemes(tx, base_id, names, snapshot):
+                corrections[names] = similar
+        if corrections:
+            parsed_query, lexemes_by_term = _correct(parsed_query, lexemes_by_term, corrections)
+            similar = sorted({lexeme for lexemes in corrections.values() for lexeme in lexemes})
+            postings = {**postings, **await cache.find_postings(tx, base_id, similar, snapshot)}
     results, ranked = await asyncio.to_thread(
         _score, parsed_query, lexemes_by_term, postings, snapshot, selectivity
+    )
+    written = dict(parsed_query.plain_words)
+    results = replace(
+        results, corrections={written[names]: lexemes for names, lexemes in corrections.items()}
     )
     async with store.read_transaction(db) as tx:
         results.candidates.extend(await _visible_candidates(tx, base_id, scope, results, ranked, limit))
     return results
 
 
-async def parse_for_base(db: Database, cache: SegmentCache, base_id: UUID, query: str) -> KeywordResults:
+async def parse_for_base(
+    db: Database, cache: SegmentCache, base_id: UUID, query: str, synonyms: Groups = ()
+) -> KeywordResults:
     """Only parse the query for the base's languages, without searching: highlights need it."""
     async with store.read_transaction(db) as tx:
         snapshot = await cache.open(tx, base_id)
-    return KeywordResults([], parse(query, snapshot.languages), snapshot)
+    return KeywordResults([], parse(query, snapshot.languages, synonyms), snapshot)
+
+
+async def _unknown_words(
+    tx: Tx,
+    base_id: UUID,
+    scope: Scope,
+    parsed_query: ParsedQuery,
+    postings: Mapping[str, Sequence[tuple[int, Postings]]],
+    snapshot: Snapshot,
+) -> list[Names]:
+    """The plain words that no chunk has: no visible one, so that hidden documents don't show in what is corrected."""
+    nos_by_word: dict[Names, list[int]] = {}
+    for names, word in parsed_query.plain_words:
+        parts = [part for name in names for part in postings.get(name, ())]
+        count = sum(len(of_segment.ordinals) for _, of_segment in parts)
+        is_restricted = scope.viewer.principals is not None
+        if len(word) >= spelling.MIN_LETTERS and count <= (_MAX_CHECKED_CHUNKS if is_restricted else 0):
+            ordinals = [
+                snapshot.starts[position] + of_segment.ordinals.astype(np.int64)
+                for position, of_segment in parts
+            ]
+            nos_by_word[names] = snapshot.nos_at(np.concatenate(ordinals)).tolist() if ordinals else []
+    nos = sorted({no for of_word in nos_by_word.values() for no in of_word})
+    visible = await store.visible_chunk_ids(tx, base_id, Scope(scope.viewer), nos) if nos else {}
+    unknown = [names for names, of_word in nos_by_word.items() if visible.keys().isdisjoint(of_word)]
+    return unknown[:_MAX_CORRECTED_WORDS]
+
+
+def _correct(
+    parsed_query: ParsedQuery,
+    lexemes_by_term: Mapping[Term, Sequence[str]],
+    corrections: Mapping[Names, Sequence[str]],
+) -> tuple[ParsedQuery, dict[Term, Sequence[str]]]:
+    """The query with similar lexemes, of less weight, in place of words that no chunk has."""
+    terms = [
+        Term(tuple(corrections[term.names]), CORRECTION_WEIGHT * term.weight)
+        if not term.prefix and term.names in corrections
+        else term
+        for term in parsed_query.terms
+    ]
+    return replace(parsed_query, terms=tuple(dict.fromkeys(terms))), {
+        **lexemes_by_term,
+        **{term: list(term.names) for term in terms if term not in lexemes_by_term},
+    }
 
 
 def _without_unlexed_segments(snapshot: Snapshot) -> Snapshot:
@@ -119,7 +184,8 @@ def _score(
     scores = bm25.score([term_postings for _, term_postings in terms], snapshot.lengths)
     mask = _candidate_mask(parsed_query, postings_by_term, snapshot, selectivity)
     ranked = scores if mask is None else np.where(mask, scores, np.float32(0))
-    return KeywordResults([], parsed_query, snapshot, terms, scores, mask), ranked
+    documents = document_scores.measure_documents(snapshot, [term_postings for _, term_postings in terms])
+    return KeywordResults([], parsed_query, snapshot, terms, scores, mask, documents), ranked
 
 
 def _candidate_mask(
@@ -145,7 +211,7 @@ async def _visible_candidates(
     candidates: list[Candidate] = []
     offset, batch = 0, _PHRASE_BATCH if has_phrases else _FIRST_BATCH
     while len(candidates) < limit:
-        numbers, scores = await asyncio.to_thread(_ranked_batch, results.snapshot, ranked, offset, batch)
+        numbers, scores = await asyncio.to_thread(_ranked_batch, results, ranked, offset, batch)
         if not numbers:
             break
         chunk_ids = await store.visible_chunk_ids(tx, base_id, scope, numbers)
@@ -161,12 +227,19 @@ async def _visible_candidates(
 
 
 def _ranked_batch(
-    snapshot: Snapshot, ranked: bm25.Scores, offset: int, batch: int
+    results: KeywordResults, ranked: bm25.Scores, offset: int, batch: int
 ) -> tuple[list[int], bm25.Scores]:
-    """The numbers of the best chunks after the first `offset`, and their scores with those of their siblings."""
+    """The numbers of the best chunks after the first `offset`, and their scores with those of their documents."""
+    snapshot = results.snapshot
     ordinals = bm25.top_ordinals(ranked, offset + batch)[offset:]
-    counts, sums = snapshot.sums_by_item(snapshot.items_at(ordinals), ranked)
-    return snapshot.nos_at(ordinals).tolist(), bm25.with_siblings(ranked[ordinals], counts, sums)
+    scores = ranked[ordinals]
+    if results.documents is not None and len(ordinals):
+        terms = [postings for _, postings in results.terms]
+        of_documents = document_scores.score_documents(
+            snapshot, terms, results.documents, snapshot.items_at(ordinals)
+        )
+        scores = bm25.with_documents(scores, of_documents)
+    return snapshot.nos_at(ordinals).tolist(), scores
 
 
 async def matching_phrases(

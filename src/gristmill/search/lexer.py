@@ -149,7 +149,7 @@ def lexemes_of_word(raw_word: str, language: str) -> Sequence[str]:
     if raw_word.isascii():
         parts = (raw_word,) if raw_word.isalnum() else _ASCII_WORD.findall(raw_word)
     elif _IS_UNSPACED.match(raw_word):
-        units = _folded_units(raw_word)
+        units = _unit_lexemes(raw_word)
         return (*units, *map(operator.add, units, units[1:]))
     else:
         parts = (raw_word,)
@@ -171,6 +171,11 @@ def lexemes_from_cache(word: str, language: str) -> Sequence[str]:
                 _lexeme_cache.clear()
             _lexeme_cache[language][word] = lexemes
     return lexemes
+
+
+def is_unspaced(text: str) -> bool:
+    """Whether the text begins in a script without spaces."""
+    return _IS_UNSPACED.match(text) is not None
 
 
 def is_mostly_cjk(text: str) -> bool:
@@ -233,7 +238,7 @@ def _units(run: str) -> list[tuple[str, int, int]]:
     return [(fold(unit.group()), *unit.span()) for unit in _UNIT.finditer(run)]
 
 
-def _folded_units(run: str) -> Sequence[str]:
+def _unit_lexemes(run: str) -> Sequence[str]:
     """The same as `_units`, without ranges."""
     if unicodedata.is_normalized("NFKC", run):
         return run.translate(HAN_VARIANTS)

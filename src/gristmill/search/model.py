@@ -8,6 +8,7 @@ from uuid import UUID
 from gristmill.catalog import ADMIN, Base, Viewer
 from gristmill.embedding import Embedder
 from gristmill.search.explain import TermContribution
+from gristmill.search.query_syntax import relax_phrases
 from gristmill.search.scope import NO_FILTERS, Filters, Scope
 
 Mode = Literal["hybrid", "vector", "text"]
@@ -28,6 +29,12 @@ class SearchRequest:
     context: int = 0
     collapse: bool = False
     rerank: bool = True
+    is_relaxed: bool = False  # whether the words of required phrases are searched for in place of the phrases
+
+    @property
+    def keyword_query(self) -> str:
+        """The query for the search by words."""
+        return relax_phrases(self.query) if self.is_relaxed else self.query
 
     @property
     def scope(self) -> Scope:
@@ -86,3 +93,21 @@ class Hit:
     context: HitContext | None = None
     explanation: HitExplanation | None = None
     duplicates: list[UUID] = field(default_factory=list[UUID])
+
+
+@dataclass(frozen=True)
+class WordCorrection:
+    """A word of the query that no visible chunk has, and the similar word that was searched for instead."""
+
+    word: str
+    replacement: str
+
+
+@dataclass(frozen=True)
+class SearchAnswer:
+    """The hits, and what was changed about the query: phrases that nothing contains, whose words were searched for instead,
+    and words that were corrected."""
+
+    hits: list[Hit]
+    relaxed: list[str] = field(default_factory=list[str])
+    corrected: list[WordCorrection] = field(default_factory=list[WordCorrection])

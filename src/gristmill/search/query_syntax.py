@@ -11,13 +11,17 @@ words.
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from gristmill.search.lexer import Token, fold, lex, query_tokens
+from gristmill.search.language_detection import ENGLISH
+from gristmill.search.lexer import Token, fold, is_unspaced, lex, query_tokens
+from gristmill.search.stop_words import stop_lexemes
+from gristmill.search.synonyms import Groups, synonyms_of
 
 _PART = re.compile(
     r'(?P<minus>(?:^|(?<=\s))-(?=["“]|[^\W\d_]))?(?:["“](?P<phrase>[^"“”]+)["”]|(?P<prefix>[^\W_]{2,})\*|(?P<words>[^\s"“”]+))'
 )
+_JOINS_WORDS = re.compile(r"[\w.'’‘]")
 MAX_TERMS = 64  # a longer query is a document: further terms add cost but no meaning
 
 Names = tuple[str, ...]
@@ -60,6 +64,8 @@ class ParsedQuery:
     phrases: tuple[Phrase, ...] = ()
     excluded: tuple[Term, ...] = ()
     excluded_phrases: tuple[Phrase, ...] = ()
+    # The plain words of the query, as they are written, by their lexemes: not quoted, no numbers and no identifiers.
+    plain_words: tuple[tuple[Names, str], ...] = field(default=(), compare=False)
 
     @property
     def names(self) -> frozenset[str]:
@@ -72,12 +78,14 @@ class ParsedQuery:
         return tuple(name for term in self.terms if term.prefix for name in term.names)
 
 
-def parse(text: str, languages: Collection[str]) -> ParsedQuery:
-    """Parse a query for a base with texts in these languages."""
+def parse(text: str, languages: Collection[str], synonyms: Groups = ()) -> ParsedQuery:
+    """Parse a query for a base with texts in these languages, and with these synonyms."""
     weights: dict[tuple[Names, bool], float] = {}
     phrases: list[Phrase] = []
     excluded: list[Term] = []
     excluded_phrases: list[Phrase] = []
+    plain_words: dict[Names, str] = {}
+    unquoted: set[Names] = set()
     for part in _PART.finditer(text):
         is_excluded = part["minus"] is not None
         if part["prefix"] is not None:
@@ -86,6 +94,9 @@ def parse(text: str, languages: Collection[str]) -> ParsedQuery:
             tokens = list(query_tokens(part["phrase"] or part["words"], languages))
             terms = [Term(names) for _, names in tokens]
             phrase = _phrase(tokens)
+            if part["words"] is not None and not is_excluded:
+                plain_words |= _plain_words(part["words"], tokens, languages)
+                unquoted.update(names for _, names in tokens)
             if part["phrase"] is not None and phrase is not None:
                 (excluded_phrases if is_excluded else phrases).append(phrase)
                 terms = [] if is_excluded else terms
@@ -94,13 +105,49 @@ def parse(text: str, languages: Collection[str]) -> ParsedQuery:
             continue
         for term in terms:
             weights[term.names, term.prefix] = weights.get((term.names, term.prefix), 0.0) + 1
+    additional, explained = synonyms_of(unquoted, synonyms, languages)
+    for names, weight in additional.items():
+        weights.setdefault((names, False), weight)
     weighted_terms = list(weights.items())[:MAX_TERMS]
     return ParsedQuery(
         tuple(Term(names, weight, prefix) for (names, prefix), weight in weighted_terms),
         tuple(phrases),
         tuple(excluded),
         tuple(excluded_phrases),
+        tuple((names, word) for names, word in plain_words.items() if names not in explained),
     )
+
+
+def _plain_words(
+    text: str, tokens: Sequence[tuple[Token, Names]], languages: Collection[str]
+) -> dict[Names, str]:
+    """The words that could be mistyped: of letters alone, neither within apostrophes nor part of a name of code."""
+    stop_words = frozenset[str]().union(*map(stop_lexemes, languages or [ENGLISH]))
+    words: dict[Names, str] = {}
+    for token, names in tokens:
+        word = text[token.start : token.end]
+        neighbours = text[max(0, token.start - 1) : token.start] + text[token.end : token.end + 1]
+        is_plain = word.isalpha() and (word.islower() or word.istitle()) and not is_unspaced(word)
+        if is_plain and not _JOINS_WORDS.search(neighbours) and stop_words.isdisjoint(names):
+            words[names] = word
+    return words
+
+
+def required_phrases(text: str) -> list[str]:
+    """The phrases that every hit must contain, as they are written."""
+    return [part["phrase"] for part in _PART.finditer(text) if part["phrase"] and not part["minus"]]
+
+
+def relax_phrases(text: str) -> str:
+    """The query with the words of its required phrases in place of the phrases, within apostrophes: who quotes a word has
+    typed it with care."""
+    parts = [
+        " ".join(f"'{word}'" for word in part["phrase"].split())
+        if part["phrase"] and not part["minus"]
+        else part.group()
+        for part in _PART.finditer(text)
+    ]
+    return " ".join(parts)
 
 
 def without_syntax(text: str) -> str:

@@ -15,6 +15,7 @@ from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, TextRefused
 from gristmill.errors import Invalid, Permanent, Transient
 from gristmill.search import collapse, fuse, rerank, store
+from gristmill.search.corrections import corrections_in_hits
 from gristmill.search.explain import KeywordExplanation
 from gristmill.search.highlight import highlight_ranges
 from gristmill.search.index.embedded import EmbeddedSearch
@@ -22,8 +23,8 @@ from gristmill.search.index.engine_indexes import NO_ENGINE, EngineIndexes
 from gristmill.search.index.engine_search import EngineSearch
 from gristmill.search.index.port import BaseSearch, KeywordAnswer
 from gristmill.search.leg_weights import VECTOR_WEIGHT, vector_weight
-from gristmill.search.model import Hit, HitContext, HitExplanation, SearchRequest, Target
-from gristmill.search.query_syntax import without_syntax
+from gristmill.search.model import Hit, HitContext, HitExplanation, SearchAnswer, SearchRequest, Target
+from gristmill.search.query_syntax import required_phrases, without_syntax
 from gristmill.search.rerank import Reranker
 from gristmill.search.selectivity import measure_selectivity
 from gristmill.search.store import ChunkRow
@@ -70,17 +71,33 @@ class Searcher:
 
     async def search(self, targets: Sequence[Target], request: SearchRequest) -> list[Hit]:
         """The best hits of all targets, best first."""
+        return (await self.answer(targets, request)).hits
+
+    async def answer(self, targets: Sequence[Target], request: SearchRequest) -> SearchAnswer:
+        """The best hits of all targets, best first, and what was changed about the query to find them."""
+        results, relaxed = await self._search_bases(targets, request), list[str]()
+        if request.mode != "vector" and not _has_text_hits(results) and required_phrases(request.query):
+            # Nothing contains the phrases: their words are better than an empty answer.
+            relaxed_request = replace(request, is_relaxed=True)
+            relaxed_results = await self._search_bases(targets, relaxed_request)
+            if _has_text_hits(relaxed_results):
+                relaxed = required_phrases(request.query)
+                request, results = relaxed_request, relaxed_results
+        fused = fuse.fuse([result.legs for result in results])
+        loaded = await self._load_hits(targets, request, fused)
+        loaded = await self._rerank(request, loaded)
+        hits = await self._to_hits(targets, request, results, loaded)
+        corrected = corrections_in_hits([result.keyword.corrections for result in results], hits)
+        return SearchAnswer(hits, relaxed, corrected)
+
+    async def _search_bases(self, targets: Sequence[Target], request: SearchRequest) -> list[BaseResults]:
         slots = asyncio.Semaphore(_MAX_PARALLEL_BASES)
 
         async def search_target(target: Target) -> BaseResults:
             async with slots:
                 return await self.search_base(target, request)
 
-        results = await asyncio.gather(*(search_target(target) for target in targets))
-        fused = fuse.fuse([result.legs for result in results])
-        loaded = await self._load_hits(targets, request, fused)
-        loaded = await self._rerank(request, loaded)
-        return await self._to_hits(targets, request, results, loaded)
+        return await asyncio.gather(*(search_target(target) for target in targets))
 
     async def search_base(self, target: Target, request: SearchRequest) -> BaseResults:
         """Search one base by keyword and by vector."""
@@ -98,8 +115,10 @@ class Searcher:
 
         async def by_keyword() -> KeywordAnswer:
             if weight == 1 and not request.explain:
-                return await base_search.parse(base, request.query)
-            return await base_search.by_keyword(base, request.scope, selectivity, request.query, limit)
+                return await base_search.parse(base, request.keyword_query)
+            return await base_search.by_keyword(
+                base, request.scope, selectivity, request.keyword_query, limit
+            )
 
         if weight == 0:
             keyword_results, candidates = await by_keyword(), []
@@ -233,6 +252,10 @@ async def _embed_query(embedder: Embedder, query: str) -> store.Vector:
             raise
         message = f"{error.message} Search with mode `text` until it is mended."
         raise Transient(message, code=error.code) from error
+
+
+def _has_text_hits(results: Sequence[BaseResults]) -> bool:
+    return any(result.keyword.candidates for result in results)
 
 
 def _check_embedder(target: Target) -> None:

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill.db import Tx
-from gristmill.search import segment_store, store
+from gristmill.search import segment_store, spelling, store
 from gristmill.search.inverted_index import InvertedIndex, Postings
 from gristmill.search.segment_store import PostingRange
 from gristmill.search.snapshot import SegmentChunks, Snapshot, decode_chunks
@@ -156,6 +156,21 @@ class SegmentCache:
         await self._visit_indexes(tx, base_id, snapshot, count)
         ordered = heapq.nsmallest(limit, chunk_counts.items(), key=lambda entry: (-entry[1], entry[0]))
         return [lexeme for lexeme, _ in ordered]
+
+    async def similar_lexemes(
+        self, tx: Tx, base_id: UUID, words: Sequence[str], snapshot: Snapshot
+    ) -> list[str]:
+        """The lexemes that the first of these words that is near any may be a typing mistake of, best first."""
+        chunk_counts = [Counter[str]() for _ in words]
+
+        def count(indexes: Mapping[int, InvertedIndex]) -> None:
+            for word, counter in zip(words, chunk_counts, strict=True):
+                for index in indexes.values():
+                    spelling.count_near(index.terms, word, counter)
+
+        await self._visit_indexes(tx, base_id, snapshot, count)
+        ranked = (spelling.nearest(word, counts) for word, counts in zip(words, chunk_counts, strict=True))
+        return next(filter(None, ranked), list[str]())
 
     def _look_up(
         self,

@@ -95,17 +95,6 @@ class Snapshot:
         sorted_keys = np.sort(keys)
         return np.concatenate([chunks.items.mask(sorted_keys) for chunks in self.segments])
 
-    def sums_by_item(self, keys: Numbers, values: NDArray[np.float32]) -> tuple[Numbers, NDArray[np.float64]]:
-        """The number of chunks of each item, and the sum of their values."""
-        counts = np.zeros(len(keys), np.int64)
-        sums = np.zeros(len(keys), np.float64)
-        for start, chunks in zip(self.starts, self.segments, strict=False):
-            key_positions, ordinals = chunks.items.find(keys)
-            if len(ordinals):
-                counts += np.bincount(key_positions, minlength=len(keys))
-                sums += np.bincount(key_positions, values[start + ordinals], minlength=len(keys))
-        return counts, sums
-
     def ordinals_of(self, nos: Sequence[int]) -> dict[int, int]:
         """The ordinals of chunks by number, for those that are in the snapshot."""
         numbers = np.array(nos, np.int64)

@@ -39,6 +39,11 @@ class EmbeddedKeywordAnswer:
         """The query, parsed for the languages of the base."""
         return self.results.parsed_query
 
+    @property
+    def corrections(self) -> Mapping[str, Sequence[str]]:
+        """Words that no visible chunk has, and the lexemes that were searched for instead."""
+        return self.results.corrections
+
     async def explain(self, viewer: Viewer, nos: Sequence[int]) -> dict[int, KeywordExplanation]:
         """The scores of chunks that the viewer can see, by number, with numbers that reveal nothing else."""
         return await explain.explain_chunks(self.db, self.base.id, viewer, self.results, nos)
@@ -73,13 +78,13 @@ class EmbeddedSearch:
     ) -> EmbeddedKeywordAnswer:
         """The best `limit` visible chunks for a query, best first."""
         results = await keyword_search.search(
-            self._db, self._cache, base.id, scope, selectivity, query, limit
+            self._db, self._cache, base.id, scope, selectivity, query, limit, base.synonyms
         )
         return EmbeddedKeywordAnswer(self._db, base, results)
 
     async def parse(self, base: Base, query: str) -> EmbeddedKeywordAnswer:
         """Only parse the query for the base's languages, without searching: highlights need it."""
-        results = await keyword_search.parse_for_base(self._db, self._cache, base.id, query)
+        results = await keyword_search.parse_for_base(self._db, self._cache, base.id, query, base.synonyms)
         return EmbeddedKeywordAnswer(self._db, base, results)
 
     async def count_languages(self, tx: Tx, base: Base) -> Mapping[str, int]:

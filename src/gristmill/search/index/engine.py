@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from gristmill.catalog import BaseId, ItemId
 from gristmill.errors import Transient
+from gristmill.search.bm25 import DocumentStatistics
 from gristmill.search.query_syntax import Names, Term
 
 SCAN_PAGE = 5_000  # the most points that one call of `scan` returns
@@ -97,11 +98,21 @@ EVERY_POINT = PointFilter()
 
 @dataclass(frozen=True)
 class Statistics:
-    """What BM25 needs: the number of chunks, their mean length, and the number of chunks that have each term."""
+    """What BM25 needs: the number of chunks, their mean length, and the number of chunks that have each term; the same for
+    documents."""
 
     chunks: int
     mean_length: float
     by_term: tuple[int, ...]
+    documents: DocumentStatistics
+
+
+@dataclass(frozen=True)
+class ItemCounts:
+    """How often a document has each term, and its length."""
+
+    counts: tuple[float, ...]
+    length: float
 
 
 @dataclass(frozen=True)
@@ -171,10 +182,10 @@ class EngineIndex(Protocol):
         """What BM25 needs of the points that a filter passes."""
         ...
 
-    async def item_scores(
-        self, base: BaseId, leg: KeywordLeg, items: Sequence[ItemId]
-    ) -> dict[ItemId, float]:
-        """The sums of the scores of all points of each item that match."""
+    async def item_counts(
+        self, base: BaseId, terms: Sequence[Term], items: Sequence[ItemId]
+    ) -> dict[ItemId, ItemCounts]:
+        """How often all points of each item together have each term, and the sum of their lengths."""
         ...
 
     async def count_above(self, base: BaseId, leg: KeywordLeg, score: float) -> int:

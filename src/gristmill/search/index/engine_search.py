@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import cast
 
+import numpy as np
+
 from gristmill.catalog import Base, BaseId, ItemId, Viewer
 from gristmill.db import Database, Tx
 from gristmill.search import bm25, keyword_search, store
@@ -28,6 +30,7 @@ from gristmill.search.index.engine import (
     MAX_LIMIT,
     EngineIndex,
     Found,
+    ItemCounts,
     KeywordLeg,
     PointFilter,
     VectorLeg,
@@ -67,6 +70,11 @@ class EngineKeywordAnswer:
     parsed_query: ParsedQuery
     leg: KeywordLeg | None = None
     candidates: list[Candidate] = field(default_factory=list[Candidate])
+
+    @property
+    def corrections(self) -> Mapping[str, Sequence[str]]:
+        """None: this process has no list of the engine's lexemes."""
+        return {}
 
     async def explain(self, viewer: Viewer, nos: Sequence[int]) -> dict[int, KeywordExplanation]:
         """The scores of chunks that the viewer can see, by number, with numbers that reveal nothing else."""
@@ -135,7 +143,9 @@ class EngineSearch:
     async def parse(self, base: Base, query: str) -> EngineKeywordAnswer:
         """Only parse the query for the base's languages, without searching: highlights need it."""
         async with store.read_transaction(self._db) as tx:
-            return EngineKeywordAnswer(self, base, parse(query, await tasks.languages(tx, base.id)))
+            return EngineKeywordAnswer(
+                self, base, parse(query, await tasks.languages(tx, base.id), base.synonyms)
+            )
 
     async def by_keyword(
         self, base: Base, scope: Scope, selectivity: Selectivity, query: str, limit: int
@@ -161,10 +171,11 @@ class EngineSearch:
         best = sorted(gated.values(), key=lambda chunk: (-scores[chunk.no], chunk.no))[
             : max(limit, _FIRST_LIMIT)
         ]
-        sums = await index.item_scores(base.id, leg, list(dict.fromkeys(chunk.item_id for chunk in best)))
+        items = list(dict.fromkeys(chunk.item_id for chunk in best))
+        of_documents = _document_scores(leg, await index.item_counts(base.id, leg.terms, items))
         candidates = {
             chunk.no: Candidate(
-                chunk.id, chunk.no, _with_siblings(scores[chunk.no], chunk, sums.get(chunk.item_id, 0.0))
+                chunk.id, chunk.no, _with_document(scores[chunk.no], of_documents.get(chunk.item_id))
             )
             for chunk in best
         }
@@ -207,12 +218,9 @@ class EngineSearch:
             base, scope, parsed, [Found(no, total) for no, total in totals.items() if total > 0]
         )
         gated |= matching
-        sums: dict[ItemId, float] = {}
-        for text in texts:
-            item_id = cast(ItemId, text.item_id)
-            sums[item_id] = sums.get(item_id, 0.0) + totals[text.no]
+        of_documents = _document_scores(leg, scored.item_counts(texts))
         return [
-            Candidate(chunk.id, no, _with_siblings(totals[no], chunk, sums[chunk.item_id]))
+            Candidate(chunk.id, no, _with_document(totals[no], of_documents.get(chunk.item_id)))
             for no, chunk in matching.items()
         ]
 
@@ -236,9 +244,10 @@ class EngineSearch:
         if viewer.principals is not None:
             leg = await _leg(index, base, answer.parsed_query, _point_filter(base, scope, selectivity))
         scored = await asyncio.to_thread(score_texts, texts, leg)
-        sums = await index.item_scores(base.id, leg, list({chunk.item_id for chunk in gated.values()}))
+        items = list({chunk.item_id for chunk in gated.values()})
+        of_documents = _document_scores(leg, await index.item_counts(base.id, leg.terms, items))
         return {
-            no: _explanation(scored, position, leg, gated[no], sums)
+            no: _explanation(scored, position, leg, of_documents.get(gated[no].item_id))
             for position, no in enumerate(scored.nos)
             if no in gated
         }
@@ -283,16 +292,36 @@ def _point_filter(base: Base, scope: Scope, selectivity: Selectivity) -> PointFi
     )
 
 
-def _with_siblings(score: float, chunk: GatedChunk, total: float) -> float:
-    return score + bm25.SIBLING_WEIGHT * (total - score) / max(1, chunk.chunk_count - 1)
+def _document_scores(leg: KeywordLeg, counts: Mapping[ItemId, ItemCounts]) -> dict[ItemId, float]:
+    if not counts:
+        return {}
+    statistics = leg.statistics.documents
+    # A term that only documents have which the engine has not learnt of: as if it had counted one of them.
+    statistics = replace(
+        statistics,
+        documents=max(statistics.documents, 1),
+        by_term=[max(documents, 1) for documents in statistics.by_term],
+    )
+    scores = bm25.document_scores(
+        [term.weight for term in leg.terms],
+        np.array([of_item.counts for of_item in counts.values()], np.float64).T,
+        np.array([of_item.length for of_item in counts.values()], np.float64),
+        statistics,
+    )
+    return dict(zip(counts, scores.tolist(), strict=True))
+
+
+def _with_document(score: float, of_document: float | None) -> float:
+    """A chunk's score with that of its document, if the engine has it."""
+    weight = bm25.DOCUMENT_WEIGHT
+    return (1 - weight) * score + weight * (score if of_document is None else of_document)
 
 
 def _explanation(
     scored: TextScores,
     position: int,
     leg: KeywordLeg,
-    chunk: GatedChunk,
-    sums: Mapping[ItemId, float],
+    of_document: float | None,
 ) -> KeywordExplanation:
     contributions = [
         TermContribution(
@@ -302,7 +331,4 @@ def _explanation(
             leg.terms, leg.statistics.by_term, scored.counts, scored.parts, strict=True
         )
     ]
-    own = scored.total(position)
-    return KeywordExplanation(
-        _with_siblings(own, chunk, max(own, sums.get(chunk.item_id, own))), contributions
-    )
+    return KeywordExplanation(_with_document(scored.total(position), of_document), contributions)

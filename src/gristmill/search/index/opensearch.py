@@ -24,6 +24,7 @@ from gristmill.search.index.engine import (
     Found,
     Health,
     IndexUnavailable,
+    ItemCounts,
     KeywordLeg,
     Labels,
     Leg,
@@ -239,16 +240,29 @@ class OpenSearchIndex:
         filters = queries.scope_filters(base, scope)
         return queries.read_statistics(await self._search(base, queries.count_terms(filters, terms)))
 
-    async def item_scores(
-        self, base: BaseId, leg: KeywordLeg, items: Sequence[ItemId]
-    ) -> dict[ItemId, float]:
-        """The sums of the scores of all points of each item that match."""
-        query = queries.keyword_query(leg, [queries.base_filter(base), queries.items_filter(items)])
-        if query is None or not items:
+    async def item_counts(
+        self, base: BaseId, terms: Sequence[Term], items: Sequence[ItemId]
+    ) -> dict[ItemId, ItemCounts]:
+        """How often all points of each item together have each term, and the sum of their lengths."""
+        if not items:
             return {}
-        answer = await self._search(base, queries.sum_by_item(query, len(items)))
-        buckets = answer["aggregations"]["items"]["buckets"]
-        return {ItemId(UUID(bucket["key"])): bucket["score"]["value"] for bucket in buckets}
+        filters = [queries.base_filter(base), queries.items_filter(items)]
+        requests = [
+            queries.sum_lengths_by_item(filters, len(items)),
+            *(queries.sum_occurrences_by_item(term, filters, len(items)) for term in terms),
+        ]
+        header = {"routing": str(base), "allow_partial_search_results": False}
+        lines = [line for request in requests for line in (header, request)]
+        _, answer = await self._connection.send(
+            "POST", f"/{self._alias}/_msearch", lines, timeout=_SEARCH_TIMEOUT
+        )
+        for response in answer["responses"]:
+            _check_response(response)
+        lengths, *counts = [queries.read_sums(response) for response in answer["responses"]]
+        return {
+            ItemId(UUID(item)): ItemCounts(tuple(of_term.get(item, 0.0) for of_term in counts), length)
+            for item, length in lengths.items()
+        }
 
     async def count_above(self, base: BaseId, leg: KeywordLeg, score: float) -> int:
         """How many points have a higher score than this one."""
@@ -323,12 +337,17 @@ def _check_put(action: str, result: Json) -> None:
 
 
 def _hits(leg: Leg, response: Json) -> list[Found]:
-    """The hits of one leg. A shard that fails must not look like one without hits."""
+    """The hits of one leg."""
+    _check_response(response)
+    score = queries.similarity if isinstance(leg, VectorLeg) else float
+    return [Found(hit["fields"]["no"][0], score(hit["_score"])) for hit in response["hits"]["hits"]]
+
+
+def _check_response(response: Json) -> None:
+    """Raise if one of several searches has failed. A shard that fails must not look like one without hits."""
     if "error" in response and response["status"] < 500 and response["status"] != 429:
         raise Permanent(
             f"The search engine refused a search ({response['error']['type']}).", code="index_request_refused"
         )
     if "error" in response or response["_shards"]["failed"] or response["timed_out"]:
         raise IndexUnavailable("The search engine could not search all of the base.")
-    score = queries.similarity if isinstance(leg, VectorLeg) else float
-    return [Found(hit["fields"]["no"][0], score(hit["_score"])) for hit in response["hits"]["hits"]]

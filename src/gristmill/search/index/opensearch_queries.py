@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill.catalog import BaseId, ItemId
-from gristmill.search.bm25 import K1, B, idf
+from gristmill.search.bm25 import K1, B, DocumentStatistics, idf
 from gristmill.search.index.engine import (
     KeywordLeg,
     Labels,
@@ -31,6 +31,7 @@ Json = dict[str, Any]
 _CANDIDATES_PER_HIT = 5
 _MIN_CANDIDATES = 1_000
 _MAX_CANDIDATES = 10_000  # the engine takes no more
+_MAX_COUNTED_ITEMS = 40_000  # documents that have a term are counted exactly up to here, and estimated beyond
 _BASE_LIST = "*base*"  # a principal of our own: the base's access list applies
 _OCCURRENCES = "return doc.freq;"
 _TERM_SCORE = (
@@ -169,13 +170,15 @@ def _any_of(names: Names) -> Json:
 def count_terms(filters: Sequence[Json], terms: Sequence[Term]) -> Json:
     """A request for the statistics of the points that filters pass."""
     counts = {str(number): occurrences(term) for number, term in enumerate(terms)}
+    documents = {"documents": {"cardinality": {"field": "item", "precision_threshold": _MAX_COUNTED_ITEMS}}}
     return {
         "size": 0,
         "track_total_hits": True,
         "query": {"bool": {"filter": [*filters]}},
         "aggs": {
             "length": {"sum": {"field": "length"}},
-            **({"terms": {"filters": {"filters": counts}}} if counts else {}),
+            **documents,
+            **({"terms": {"filters": {"filters": counts}, "aggs": documents}} if counts else {}),
         },
     }
 
@@ -184,8 +187,16 @@ def read_statistics(answer: Mapping[str, Any]) -> Statistics:
     """The statistics in the answer to `count_terms`."""
     chunks = answer["hits"]["total"]["value"]
     buckets = answer["aggregations"].get("terms", {"buckets": {}})["buckets"]
-    by_term = tuple(buckets[str(number)]["doc_count"] for number in range(len(buckets)))
-    return Statistics(chunks, answer["aggregations"]["length"]["value"] / max(chunks, 1), by_term)
+    in_order = [buckets[str(number)] for number in range(len(buckets))]
+    length, documents = (answer["aggregations"][name]["value"] for name in ("length", "documents"))
+    return Statistics(
+        chunks,
+        length / max(chunks, 1),
+        tuple(bucket["doc_count"] for bucket in in_order),
+        DocumentStatistics(
+            documents, length / max(documents, 1), [bucket["documents"]["value"] for bucket in in_order]
+        ),
+    )
 
 
 def keyword_query(leg: KeywordLeg, filters: Sequence[Json]) -> Json | None:
@@ -222,15 +233,25 @@ def _term_score(term: Term, term_idf: float, mean_length: float) -> Json:
     }
 
 
-def sum_by_item(query: Json, items: int) -> Json:
-    """A request for the sum of the scores of each item's points."""
-    total = {"sum": {"script": {"source": "_score"}}}
-    return {
-        "size": 0,
-        "track_total_hits": False,
-        "query": query,
-        "aggs": {"items": {"terms": {"field": "item", "size": items}, "aggs": {"score": total}}},
-    }
+def sum_occurrences_by_item(term: Term, filters: Sequence[Json], items: int) -> Json:
+    """A request for how often the points of each item have a term."""
+    query = {"bool": {"must": [occurrences(term)], "filter": [*filters]}}
+    return _sum_by_item(query, {"script": {"source": "_score"}}, items)
+
+
+def sum_lengths_by_item(filters: Sequence[Json], items: int) -> Json:
+    """A request for the lengths of the points of each item."""
+    return _sum_by_item({"bool": {"filter": [*filters]}}, {"field": "length"}, items)
+
+
+def _sum_by_item(query: Json, value: Json, items: int) -> Json:
+    by_item = {"terms": {"field": "item", "size": items}, "aggs": {"total": {"sum": value}}}
+    return {"size": 0, "track_total_hits": False, "query": query, "aggs": {"items": by_item}}
+
+
+def read_sums(answer: Mapping[str, Any]) -> dict[str, float]:
+    """The sums by item in an answer to one of them."""
+    return {bucket["key"]: bucket["total"]["value"] for bucket in answer["aggregations"]["items"]["buckets"]}
 
 
 def vector_query(leg: VectorLeg, filters: Sequence[Json], limit: int) -> Json:

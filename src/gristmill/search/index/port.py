@@ -32,6 +32,11 @@ class KeywordAnswer(Protocol):
         """The query, parsed for the languages of the base."""
         ...
 
+    @property
+    def corrections(self) -> Mapping[str, Sequence[str]]:
+        """Words that no visible chunk has, and the lexemes that were searched for instead."""
+        ...
+
     async def explain(self, viewer: Viewer, nos: Sequence[int]) -> dict[int, KeywordExplanation]:
         """The scores of chunks that the viewer can see, by number, with numbers that reveal nothing else."""
         ...

@@ -5,11 +5,13 @@ For bases in a search engine: chunks that the engine does not have yet are score
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
+from gristmill.catalog import ItemId
 from gristmill.search import bm25
-from gristmill.search.index.engine import KeywordLeg
+from gristmill.search.index.engine import ItemCounts, KeywordLeg
 from gristmill.search.query_syntax import Names, Term
 from gristmill.search.segment import ChunkText, Segment, build
 
@@ -22,6 +24,21 @@ class TextScores:
     counts: list[list[int]]  # by term, then by chunk
     parts: list[list[float]]
     is_match: list[bool]
+    lengths: list[int]
+    frequencies: list[list[int]]  # by term, then by chunk: as the engine counts
+
+    def item_counts(self, texts: Sequence[ChunkText]) -> dict[ItemId, ItemCounts]:
+        """The counts of the documents whose chunks these are."""
+        positions: dict[ItemId, list[int]] = {}
+        for position, text in enumerate(texts):
+            positions.setdefault(cast(ItemId, text.item_id), []).append(position)
+        return {
+            item: ItemCounts(
+                tuple(float(sum(of_term[position] for position in places)) for of_term in self.frequencies),
+                float(sum(self.lengths[position] for position in places)),
+            )
+            for item, places in positions.items()
+        }
 
     def total(self, position: int) -> float:
         """The score of a chunk; 0 if it can't be a hit."""
@@ -56,7 +73,12 @@ def score_texts(texts: Sequence[ChunkText], leg: KeywordLeg) -> TextScores:
         ]
     for term in leg.excluded:
         is_match = [ok and count == 0 for ok, count in zip(is_match, _counts(segment, term), strict=True)]
-    return TextScores([text.no for text in texts], counts, parts, is_match)
+    frequencies = [
+        [_frequency(term, count) if count else 0 for count in of_term]
+        for term, of_term in zip(leg.terms, counts, strict=True)
+    ]
+    lengths: list[int] = segment.arrays.lengths.tolist()
+    return TextScores([text.no for text in texts], counts, parts, is_match, lengths, frequencies)
 
 
 def _frequency(term: Term, count: int) -> int:

@@ -105,12 +105,19 @@ class AgentTools:
         limit: Annotated[int, Field(ge=1, le=50)] = 8,
         mode: Literal["hybrid", "vector", "text"] = "hybrid",
     ) -> Json:
-        """Search by meaning and by keywords. Each hit has a `citation` to quote and an `itemId` to read more."""
+        """Search by meaning and by keywords. Each hit has a `citation` to quote and an `itemId` to read more. `relaxed` lists
+        quoted phrases that nothing contains, `corrected` words that were searched for in another spelling."""
         async with self._new_client() as mill:
             ids = None if bases is None else [await _base_id(mill, name) for name in bases]
             answer = await _call(mill.search(query, ids, limit=limit, mode=mode))
         hits = [_hit_with_citation(dict(hit)) for hit in answer["hits"]]
-        return {"notice": DATA_NOTICE, "hits": hits, "tookMs": answer["tookMs"]}
+        return {
+            "notice": DATA_NOTICE,
+            "hits": hits,
+            "relaxed": answer["relaxed"],
+            "corrected": answer["corrected"],
+            "tookMs": answer["tookMs"],
+        }
 
     async def read_content(
         self,

@@ -15,6 +15,7 @@ from gristmill.server.api.context import (
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.search import (
     MAX_BASES,
+    CorrectionOut,
     HitOut,
     Ranks,
     ReasonOut,
@@ -37,9 +38,9 @@ async def search_base(
     started = time.perf_counter()
     async with context.db.connection() as tx:
         base = await guards.require_base(tx, base_id, viewer)
-    hits = await context.searcher.search([_target(context, base, body)], body.to_query(viewer))
+    answer = await context.searcher.answer([_target(context, base, body)], body.to_query(viewer))
     context.metrics.search_seconds.labels(body.mode).observe(time.perf_counter() - started)
-    return _search_results(hits, started)
+    return _search_results(answer, started)
 
 
 @router.post("/search")
@@ -53,9 +54,9 @@ async def search_bases(body: SearchBasesIn, context: CurrentContext, viewer: Cur
             base_ids = [BaseId(base_id) for base_id in dict.fromkeys(body.base_ids)]
             bases = [await guards.require_base(tx, base_id, viewer) for base_id in base_ids]
     targets = [_target(context, base, body) for base in bases]
-    hits = await context.searcher.search(targets, body.to_query(viewer))
+    answer = await context.searcher.answer(targets, body.to_query(viewer))
     context.metrics.search_seconds.labels(body.mode).observe(time.perf_counter() - started)
-    return _search_results(hits, started)
+    return _search_results(answer, started)
 
 
 @router.post("/knowledge-items/{item_id}/why-not")
@@ -84,7 +85,13 @@ def _target(context: ApiContext, base: Base, body: SearchIn | WhyNotIn) -> searc
     return search.Target(base, context.embedders.get(base.embedder) if body.mode != "text" else None)
 
 
-def _search_results(hits: list[search.Hit], started: float) -> SearchOut:
+def _search_results(answer: search.SearchAnswer, started: float) -> SearchOut:
     return SearchOut(
-        hits=[HitOut.of(hit) for hit in hits], took_ms=round(1000 * (time.perf_counter() - started), 2)
+        hits=[HitOut.of(hit) for hit in answer.hits],
+        relaxed=answer.relaxed,
+        corrected=[
+            CorrectionOut(word=correction.word, replacement=correction.replacement)
+            for correction in answer.corrected
+        ],
+        took_ms=round(1000 * (time.perf_counter() - started), 2),
     )

@@ -28,8 +28,21 @@ class Chunking(RequestModel):
     ) = None
 
 
+Synonyms = Annotated[
+    list[
+        Annotated[
+            list[Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]],
+            Field(min_length=2, max_length=20),
+        ]
+    ],
+    Field(
+        max_length=500, description="Groups of words that mean the same; searches for one find the others."
+    ),
+]
+
+
 class Options(RequestModel):
-    """Which files of folders are included, from the next listing on, and when image descriptions are reused."""
+    """Which files of folders are included, from the next listing on, when image descriptions are reused, and synonyms."""
 
     ignore: (
         Annotated[Patterns, Field(description="Files to leave out: patterns as in .gitignore.")] | None
@@ -37,6 +50,7 @@ class Options(RequestModel):
     include_hidden: (
         Annotated[StrictBool, Field(description="Include names that begin with a dot.")] | None
     ) = None
+    synonyms: Synonyms | None = None
     asset_reuse: (
         Annotated[AssetReuse, Field(description="When to reuse the description of an identical image.")]
         | None
@@ -140,6 +154,7 @@ class BaseOut(StoredModel):
                 "includeHidden": base.include_hidden,
                 "assetReuse": base.asset_reuse,
                 "emptyDocuments": base.empty_documents,
+                "synonyms": base.synonyms,
             },
             acl=base.acl,
             item_counts=stats.items,

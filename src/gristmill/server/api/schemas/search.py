@@ -202,10 +202,19 @@ class HitOut(ApiModel):
         )
 
 
+class CorrectionOut(ApiModel):
+    """A word of the query that no visible text has, and the similar word that was searched for instead."""
+
+    word: str
+    replacement: str
+
+
 class SearchOut(ApiModel):
-    """Hits, best first."""
+    """Hits, best first. `relaxed` has the quoted phrases that nothing contains: their words were searched for instead."""
 
     hits: list[HitOut]
+    relaxed: list[str]
+    corrected: list[CorrectionOut]
     took_ms: float
 
 

@@ -21,6 +21,10 @@ export const messages = {
   "Keyword rank {text}, semantic rank {vector}": "关键词第 {text} 名，语义第 {vector} 名",
   "Score in this search": "本次搜索中的得分",
   "by meaning only": "仅按语义",
+  "Nothing contains “{phrase}”. These results have some of its words.":
+    "没有内容包含“{phrase}”。以下结果包含其中的部分词语。",
+  "Nothing contains “{word}”. These results are for “{replacement}”.":
+    "没有内容包含“{word}”。以下是“{replacement}”的结果。",
   "No document contains these words. These are the closest by meaning.":
     "没有文档包含这些词语。以下是语义最接近的内容。",
   "Try again": "重试",
@@ -59,6 +63,8 @@ export const messages = {
   "Leave empty to use the first line": "留空则用第一行",
   Text: "正文",
   "Path on the server": "服务器上的路径",
+  "Synonyms (one group per line, with commas)": "同义词（每行一组，用逗号分隔）",
+  "A search for one of them finds the others, with less weight.": "搜索其中一个词也会找到其他词，权重较低。",
   "Exclude (.gitignore patterns, one per line)": "排除（.gitignore 模式，每行一个）",
   "URL of a sitemap, or of a site that declares one": "站点地图的网址，或声明了站点地图的网站",
   "Drop files or folders anywhere on this page, or choose them.": "把文件或文件夹拖到页面任意位置，或点击选择。",

@@ -60,9 +60,15 @@ function changesFrom(form, base) {
       includeHidden: form.get("includeHidden") === "on",
       assetReuse: String(form.get("assetReuse")),
       emptyDocuments: String(form.get("emptyDocuments")),
+      synonyms: synonymsFrom(String(form.get("synonyms"))),
     },
   };
 }
+
+/** @param {string} text One group a line, with commas between its words. */
+const synonymsFrom = (text) =>
+  text.split("\n").map((line) => line.split(/[,，、]/).map((word) => word.trim()).filter(Boolean))
+    .filter((group) => group.length > 1);
 
 /** @param {Base} base @param {string | null} etag @param {Signal<any>} loaded */
 function settingsForm(base, etag, loaded) {
@@ -83,7 +89,7 @@ function settingsForm(base, etag, loaded) {
   };
   return html`
     <form class="settings" @submit=${submit}>
-      ${generalFields(base)}${chunkingFields(base)}${documentFields(base)}${folderFields(base)}
+      ${generalFields(base)}${chunkingFields(base)}${documentFields(base)}${folderFields(base)}${searchFields(base)}
       <p class="bad" role="alert">${() => errorText.value}</p>
       <div class="save"><button class="button primary">${t("Save")}</button></div>
       ${dangerZone(base, loaded)}
@@ -183,6 +189,21 @@ function documentFields(base) {
       <label class="field">
         <span>${t("Reuse descriptions of identical images")}</span>
         ${assetReuse}
+      </label>
+    </fieldset>
+  `;
+}
+
+/** @param {Base} base */
+function searchFields(base) {
+  const groups = /** @type {string[][]} */ (base.settings.synonyms ?? []);
+  return html`
+    <fieldset>
+      <legend>${t("Search")}</legend>
+      <label class="field">
+        <span>${t("Synonyms (one group per line, with commas)")}</span>
+        <textarea name="synonyms" rows="3" .value=${groups.map((group) => group.join(", ")).join("\n")}></textarea>
+        <span class="hint">${t("A search for one of them finds the others, with less weight.")}</span>
       </label>
     </fieldset>
   `;

@@ -21,6 +21,8 @@ import { hasKeyword, hitCount, hitRow } from "./hits.js";
 /** @import { ApiError } from "../../api.js" */
 /** @import { LiveRoute } from "../../router.js" */
 /** @import { Hit } from "./hits.js" */
+/** @typedef {{word: string, replacement: string}} Correction */
+/** @typedef {{hits: Hit[], relaxed: string[], corrected: Correction[], tookMs: number}} SearchResponse */
 
 const TYPING_DELAY = 280;
 const RETRY_DELAYS = [1000, 2000, 5000, 10_000]; // milliseconds, while the server can't answer
@@ -30,7 +32,7 @@ const TYPES = { file: "Files", url: "Web pages", note: "Notes", record: "Records
 export function searchPane(base, route) {
   const param = (/** @type {string} */ name) => route.value.query.get(name) ?? "";
   const mode = () => param("mode") || "hybrid";
-  const response = signal(/** @type {{hits: Hit[], tookMs: number} | null} */ (null));
+  const response = signal(/** @type {SearchResponse | null} */ (null));
   const failure = signal(/** @type {ApiError | null} */ (null));
   const isBusy = signal(false);
   const attempt = signal(0);
@@ -146,7 +148,7 @@ function searchBox(route) {
 const isTemporary = (error) => Boolean(error && (error.status === 0 || error.status === 429 || error.status >= 500));
 
 /**
- * @param {{hits: Hit[], tookMs: number} | null} response @param {ApiError | null} failure @param {string} base
+ * @param {SearchResponse | null} response @param {ApiError | null} failure @param {string} base
  * @param {(name: string) => string} param @param {() => boolean} explain @param {() => void} retry
  */
 function results(response, failure, base, param, explain, retry) {
@@ -188,6 +190,7 @@ function results(response, failure, base, param, explain, retry) {
         ${button(t("Explain"), toggleExplain, { small: true, kind: "quiet" })}
       </div>
       ${isMeaningOnly ? noKeywordNote() : null}
+      ${queryChanges(response).map((change) => html`<p class="no-keyword">${icon("warn")}<span>${change}</span></p>`)}
       ${hits.length ? list() : noHits()}
       <div class="list-footer">
         ${hits.length >= limit && limit < 100 ? button(t("More"), showMore, { small: true }) : null}
@@ -196,6 +199,14 @@ function results(response, failure, base, param, explain, retry) {
     </div>
   `;
 }
+
+/** @param {SearchResponse} response What was changed about the query, one sentence each. */
+const queryChanges = ({ relaxed, corrected }) => [
+  ...relaxed.map((phrase) => t("Nothing contains “{phrase}”. These results have some of its words.", { phrase })),
+  ...corrected.map(({ word, replacement }) =>
+    t("Nothing contains “{word}”. These results are for “{replacement}”.", { word, replacement })
+  ),
+];
 
 const noKeywordNote = () =>
   html`
