@@ -30,8 +30,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from bench.search import DIMENSIONS, Synthetic, fill, wait_until_compacted
-from gristmill import app, catalog
+from bench.synthetic_base import DIMENSIONS, Synthetic, write_chunks
+from gristmill import app, catalog, jobs
 from gristmill.catalog import Base, BaseId
 from gristmill.db import Database, Tx, local_server
 from gristmill.search import Chunk, compaction
@@ -195,8 +195,19 @@ async def filled_base(side: Side, name: str, chunks: int) -> Base:
     async with side.mill.db.connection() as tx:
         base = await catalog.find_base(tx, base_id)
     assert base is not None
-    await fill(side.mill.db, base, chunks, Synthetic())
+    await write_chunks(side.mill.db, base, chunks)
     return base
+
+
+async def wait_until_compacted(mill: app.Gristmill) -> None:
+    """Wait until compaction has nothing left to do."""
+    while True:
+        job_count = await compaction.CompactionScheduler(mill.db).queue_due()
+        async with mill.db.connection() as tx:
+            waiting = await jobs.counts(tx)
+        if not job_count and not waiting:
+            return
+        await asyncio.sleep(0.5)
 
 
 async def search_until(side: Side, base: Base, queries: Iterator[str], ended: asyncio.Event) -> list[float]:

@@ -1,133 +1,51 @@
-"""Speed and recall of search: `uv run python -m bench.search [--chunks N] [--rounds N]`.
+"""Speed, recall and memory of the embedded index: `python -m bench.search [--chunks N] [--rounds N] [--data DIR] [--cache-mb N]`.
 
-A base of N chunks is written into a new PostgreSQL: texts of words with natural frequencies (Zipf), ten chunks a document,
-vectors of 384 dimensions in overlapping clusters. One document in a thousand, one in a hundred and one in ten is visible to
-the groups `few`, `some` and `many`. Prints, from interleaved rounds in one run:
+A base of N chunks (`bench/synthetic_base.py`) is written into a new PostgreSQL, or found in DIR if an earlier run has written it
+there. Every question and vector is new to the process: none has been searched for before. Prints, from interleaved rounds in
+one run:
 
-    vectors     recall@10 against an exact search, and p95 compared with the bare SQL statement of an exact search
-    words       p95 for ordinary questions, and for the five most common words
-    hybrid      p95 with the default embedder, including the embedding of the question
-    visible     recall@10 for callers who see 0.1, 1 and 10 % of the documents, against an exact search of what they see
-    ingest      p95 of the same searches while a worker embeds and writes notes, compared with idle
+    first       the first hybrid search of a process, and the memory of the process before and after 20 searches
+    vectors     recall@10 against an exact search
+    words       ordinary questions, and the five most common words
+    hybrid      with the default embedder, including the embedding of the question
+    visible     vectors (with their recall@10) and hybrid, for callers who see 0.1, 1, 10 and 50 % of the documents
+    merges      hybrid, while another process merges segments as compaction does
+    ingest      hybrid, while a worker embeds and writes notes
+
+The exit code is 1 when a goal is missed: at a million chunks p95 of hybrid below 120 ms, of words below 100 ms and for callers
+who see 10 % below 200 ms; at 200,000 p95 of hybrid below 50 ms.
 """
 
 import argparse
 import asyncio
+import contextlib
+import os
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import httpx
-import numpy as np
-from numpy.typing import NDArray
 
-from gristmill import app, catalog, jobs
+from bench.memory import pss_mb
+from bench.synthetic_base import GROUP_INTERVALS, Synthetic, Vectors, open_base, word
+from gristmill import app
 from gristmill.catalog import Base, Viewer
-from gristmill.db import Database
-from gristmill.search import (
-    Chunk,
-    Scope,
-    SearchRequest,
-    Target,
-    compaction,
-    store,
-)
-from gristmill.search import (
-    vector_search as nearest,
-)
+from gristmill.search import Scope, SearchRequest, Target, store
+from gristmill.search import vector_search as nearest
 from gristmill.search.segment_cache import SegmentCache
 from gristmill.search.selectivity import measure_selectivity
 from gristmill.settings import Settings
-from tests.search.published_items import publish_version, write
 
-DIMENSIONS = 384
-PER_ITEM = 10
-WORDS = 130
-BATCH = 2000
-VOCABULARY = 200_000
-GROUP_INTERVALS = {"few": 1000, "some": 100, "many": 10}
+GOALS: Mapping[int, Mapping[str, float]] = {
+    200_000: {"hybrid": 50},
+    1_000_000: {"hybrid": 120, "words": 100, "vectors, 10 % visible": 200, "hybrid, 10 % visible": 200},
+}
+_WARM_SEARCHES = 20
 
-Vectors = NDArray[np.float32]
 Work = Callable[[], Awaitable[object]]
-
-
-class Synthetic:
-    """Texts, questions and vectors, generated from one seed."""
-
-    def __init__(self, seed: int = 7) -> None:
-        self._rng = np.random.default_rng(seed)
-        self._centres = self._rng.standard_normal((2000, DIMENSIONS)).astype(np.float32)
-        weights = 1 / np.arange(1, VOCABULARY + 1)
-        self._cumulative_weights = np.cumsum(weights / weights.sum())
-
-    def words(self, count: int) -> list[str]:
-        ranks = np.searchsorted(self._cumulative_weights, self._rng.random(count))
-        return [word(int(rank)) for rank in ranks]
-
-    def question(self) -> str:
-        """Six words, as in typical questions: a common one, and rarer ones."""
-        ranks = [int(self._rng.integers(0, 50)), *(int(10 ** self._rng.uniform(2, 4.5)) for _ in range(5))]
-        return " ".join(word(rank) for rank in ranks)
-
-    def vectors(self, count: int) -> Vectors:
-        centres = self._centres[self._rng.integers(0, len(self._centres), count)]
-        vectors = centres + 1.2 * self._rng.standard_normal((count, DIMENSIONS)).astype(np.float32)
-        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-
-
-def word(rank: int) -> str:
-    """The word of a rank: only letters, and no ending that a stemmer would remove."""
-    letters = ""
-    rank += 26
-    while rank:
-        rank, letter = divmod(rank, 20)
-        letters += "bcdfghjklmnpqrtvwxzk"[letter]
-    return f"a{letters}o"
-
-
-async def fill(db: Database, base: Base, chunks: int, synthetic: Synthetic) -> None:
-    """Write the chunks, ten a document, as a worker would."""
-    for start in range(0, chunks, BATCH):
-        vectors, words = synthetic.vectors(BATCH), synthetic.words(BATCH * WORDS)
-        texts = [" ".join(words[n * WORDS : (n + 1) * WORDS]) for n in range(BATCH)]
-        numbers = range(start // PER_ITEM, (start + BATCH) // PER_ITEM)
-        new = [
-            catalog.NewItem(
-                "note",
-                f"note {n}",
-                f"{n}",
-                acl=[f"group:{g}" for g, interval in GROUP_INTERVALS.items() if n % interval == 0],
-            )
-            for n in numbers
-        ]
-        async with db.transaction() as tx:
-            items = await catalog.insert_items(tx, base.id, None, new)
-            batch = [
-                (
-                    item,
-                    1,
-                    [
-                        Chunk(k, texts[index], 0, 1, (), vectors[index])
-                        for k, index in enumerate(range(n, n + PER_ITEM))
-                    ],
-                )
-                for n, item in zip(range(0, BATCH, PER_ITEM), items, strict=True)
-            ]
-            await write(tx, base, batch)
-            await publish_version(tx, items, 1, PER_ITEM)
-
-
-async def wait_until_compacted(mill: app.Gristmill) -> None:
-    """Wait until compaction has nothing left to do."""
-    while True:
-        job_count = await compaction.CompactionScheduler(mill.db).queue_due()
-        async with mill.db.connection() as tx:
-            waiting = await jobs.counts(tx)
-        if not job_count and not waiting:
-            return
-        await asyncio.sleep(0.5)
 
 
 def format_times(times: Sequence[float]) -> str:
@@ -144,7 +62,7 @@ async def time_call(work: Work) -> float:
     return 1000 * (time.perf_counter() - started)
 
 
-async def run_interleaved(calls: dict[str, Sequence[Work]]) -> dict[str, list[float]]:
+async def run_interleaved(calls: Mapping[str, Sequence[Work]]) -> dict[str, list[float]]:
     """Run the n-th call of every kind, then the next, so that other load affects all alike."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for row in zip(*calls.values(), strict=True):
@@ -153,147 +71,197 @@ async def run_interleaved(calls: dict[str, Sequence[Work]]) -> dict[str, list[fl
     return times
 
 
+def scope_of(group: str) -> Scope:
+    return Scope(Viewer(frozenset({f"group:{group}"})))
+
+
+def share(group: str) -> str:
+    return f"{100 / GROUP_INTERVALS[group]:g} % visible"
+
+
 class SearchBench:
     """The measured searches."""
 
-    def __init__(self, mill: app.Gristmill, base: Base, synthetic: Synthetic, rounds: int) -> None:
+    def __init__(self, mill: app.Gristmill, base: Base, rounds: int, cache_bytes: int) -> None:
         self.mill, self.base, self.rounds = mill, base, rounds
-        self.vectors = list(synthetic.vectors(rounds))
-        self.questions = [synthetic.question() for _ in range(rounds)]
-        self.shelf = SegmentCache(2**30)
-        self.common = " ".join(word(rank) for rank in range(5))
+        self._synthetic = Synthetic(seed=23)
+        self._cache = SegmentCache(cache_bytes)
+        self._common = " ".join(word(rank) for rank in range(5))
 
-    def keyword_search(self, query: str) -> Work:
-        return lambda: self.mill.searcher.search([Target(self.base, None)], SearchRequest(query, mode="text"))
+    def words(self) -> list[Work]:
+        target = Target(self.base, None)
+        questions = [self._synthetic.question() for _ in range(self.rounds)]
+        return [self._search(target, SearchRequest(question, mode="text")) for question in questions]
 
-    def hybrid_search(self, query: str) -> Work:
-        # A new question, so that it is not in the cache and has to be embedded.
+    def common_words(self) -> list[Work]:
+        request = SearchRequest(self._common, mode="text")
+        return [self._search(Target(self.base, None), request)] * self.rounds
+
+    def hybrid(self, group: str | None = None) -> list[Work]:
         target = Target(self.base, self.mill.embedders.default)
-        return lambda: self.mill.searcher.search([target], SearchRequest(query + " ?"))
+        viewer = scope_of(group).viewer if group else Scope().viewer
+        questions = [self._synthetic.question() for _ in range(self.rounds)]
+        return [self._search(target, SearchRequest(question, viewer=viewer)) for question in questions]
 
-    def vector_search(self, vector: Vectors, scope: Scope) -> Callable[[], Awaitable[list[int]]]:
+    def vectors(self, group: str | None = None) -> list[Work]:
+        scope = scope_of(group) if group else Scope()
+        return [self._nearest(vector, scope) for vector in self._synthetic.vectors(self.rounds)]
+
+    def _search(self, target: Target, request: SearchRequest) -> Work:
+        return lambda: self.mill.searcher.search([target], request)
+
+    def _nearest(self, vector: Vectors, scope: Scope) -> Callable[[], Awaitable[list[int]]]:
         async def run() -> list[int]:
             async with store.read_transaction(self.mill.db) as tx:
                 selectivity = await measure_selectivity(tx, self.base.id, scope)
             hits = await nearest.search(
-                self.mill.db, self.shelf, self.base.id, scope, selectivity, vector, 10
+                self.mill.db, self._cache, self.base.id, scope, selectivity, vector, 10
             )
             return [hit.no for hit in hits]
 
         return run
 
-    def bare_sql(self, vector: Vectors) -> Work:
-        """The plain SQL statement over the table."""
-        literal = store.vector_literal(vector)
-
-        async def run() -> object:
-            async with self.mill.db.connection() as tx:
-                cursor = await tx.execute(
-                    "select no from chunk where base_id = %s order by embedding <=> %s::halfvec limit 10",
-                    [self.base.id, literal],
-                    prepare=False,
-                )
-                return await cursor.fetchall()
-
-        return run
-
-    async def exact_neighbours(self, vector: Vectors, scope: Scope) -> list[int]:
-        async with store.read_transaction(self.mill.db) as tx:
-            return [row.no for row in await store.nearest_chunks(tx, self.base.id, scope, vector, 10)]
-
-    async def measure_recall(self, scope: Scope, rounds: int) -> tuple[float, list[float], int]:
+    async def recall(self, scope: Scope, rounds: int) -> tuple[float, int]:
+        """Recall@10 against a statement that compares all vectors, and the fewest hits of ten."""
         recalls: list[float] = []
-        times: list[float] = []
         fewest = 10
-        for vector in self.vectors[:rounds]:
-            expected = set(await self.exact_neighbours(vector, scope))
-            started = time.perf_counter()
-            numbers = await self.vector_search(vector, scope)()
-            times.append(1000 * (time.perf_counter() - started))
+        for vector in self._synthetic.vectors(rounds):
+            async with store.read_transaction(self.mill.db) as tx:
+                rows = await store.nearest_chunks(tx, self.base.id, scope, vector, 10)
+            expected = {row.no for row in rows}
+            numbers = await self._nearest(vector, scope)()
             recalls.append(len(expected & set(numbers)) / max(1, len(expected)))
             fewest = min(fewest, 10 - (len(expected) - len(numbers)))
-        return statistics.fmean(recalls), times, fewest
+        return statistics.fmean(recalls), fewest
 
 
-async def measure(bench: SearchBench) -> None:
-    await bench.vector_search(bench.vectors[0], Scope())()
-    await bench.keyword_search(bench.common)()
-    recall, _, _ = await bench.measure_recall(Scope(), bench.rounds)
-    print(f"vectors, recall@10            {recall:.3f}")
-    times = await run_interleaved(
-        {
-            "vectors": [bench.vector_search(vector, Scope()) for vector in bench.vectors],
-            "bare SQL": [bench.bare_sql(vector) for vector in bench.vectors],
-            "words": [bench.keyword_search(query) for query in bench.questions],
-            "five most common words": [bench.keyword_search(bench.common)] * bench.rounds,
-            "hybrid, embedding included": [bench.hybrid_search(query) for query in bench.questions],
-        }
+async def measure_start(bench: SearchBench, chunks: int) -> None:
+    """The first searches of a process."""
+    before = pss_mb(os.getpid())
+    first, *others = bench.hybrid()
+    print(f"{'first search':28}  {await time_call(first):.0f} ms")
+    for work in [*others, *bench.hybrid()][:_WARM_SEARCHES]:
+        await work()
+    after = pss_mb(os.getpid())
+    print(
+        f"{'memory of the process':28}  {before:.0f} MB, after {_WARM_SEARCHES} searches {after:.0f} MB: "
+        f"{(after - before) * 2**20 / chunks:.0f} bytes per chunk"
     )
-    for name, samples in times.items():
-        print(f"{name:28}  {format_times(samples)}")
-    print(f"vectors to bare SQL           {p95(times['vectors']) / p95(times['bare SQL']):.2f} of its p95")
+
+
+async def measure(bench: SearchBench) -> dict[str, list[float]]:
+    for work in bench.vectors()[:3]:
+        await work()
+    calls = {
+        "vectors": bench.vectors(),
+        "words": bench.words(),
+        "five most common words": bench.common_words(),
+        "hybrid": bench.hybrid(),
+    }
     for group in GROUP_INTERVALS:
-        recall, samples, fewest = await bench.measure_recall(
-            Scope(Viewer(frozenset({f"group:{group}"}))), bench.rounds // 2
-        )
-        print(
-            f"visible to {group:17}  {format_times(samples)}   recall@10 {recall:.3f}, fewest of ten {fewest}"
-        )
+        calls |= {
+            f"vectors, {share(group)}": bench.vectors(group),
+            f"hybrid, {share(group)}": bench.hybrid(group),
+        }
+    times = await run_interleaved(calls)
+    for name, samples in times.items():
+        print(f"{name:28}  {format_times(samples)}", flush=True)
+    return times
 
 
-async def during_ingest(bench: SearchBench) -> None:
-    """Run the same hybrid searches idle, and while notes are embedded."""
-    questions = [bench.hybrid_search(f"{query} again") for query in bench.questions]
-    idle = [await time_call(work) for work in questions]
+async def measure_recall(bench: SearchBench, rounds: int) -> None:
+    scopes = {"all": Scope()} | {share(group): scope_of(group) for group in GROUP_INTERVALS}
+    for name, scope in scopes.items():
+        recall, fewest = await bench.recall(scope, rounds)
+        print(f"{'recall@10, ' + name:28}  {recall:.3f}, fewest of ten {fewest}", flush=True)
+
+
+@contextlib.asynccontextmanager
+async def merging(bench: SearchBench) -> AsyncGenerator[None]:
+    """Another process merges segments of the base, and throws the result away, for the length of the block."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.merge_segments", bench.mill.db.url, str(bench.base.id)
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+@contextlib.asynccontextmanager
+async def ingesting(bench: SearchBench) -> AsyncGenerator[None]:
+    """Notes are embedded and written for the length of the block, by the worker of this process."""
     transport = httpx.ASGITransport(app=bench.mill.api)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=600) as http:
-        bulk_base = (await http.post("/api/knowledge-bases", json={"name": "bulk"})).json()["id"]
+        created = await http.post("/api/knowledge-bases", json={"name": f"bulk {time.time()}"})
+        address = f"/api/knowledge-bases/{created.json()['id']}"
         notes = [
             {"type": "note", "title": f"bulk {n}", "content": "The miller sharpens the stones. " * 30}
             for n in range(2000)
         ]
-        await http.post(f"/api/knowledge-bases/{bulk_base}/items", json={"items": notes})
-        questions = [bench.hybrid_search(f"{query} once more") for query in bench.questions]
-        busy = [await time_call(work) for work in questions]
-        await http.delete(f"/api/knowledge-bases/{bulk_base}")
-    print(f"hybrid, idle                  {format_times(idle)}")
-    print(f"hybrid, during a bulk ingest  {format_times(busy)}   {p95(busy) / p95(idle):.1f} × idle")
+        await http.post(f"{address}/items", json={"items": notes})
+        yield
+        await http.delete(address)
 
 
-async def run(chunks: int, rounds: int, data_dir: Path) -> None:
+async def measure_beside(bench: SearchBench) -> None:
+    """Hybrid searches beside other work, and idle in the same minutes."""
+    for name, other_work in {"merges": merging, "ingest": ingesting}.items():
+        idle = [await time_call(work) for work in bench.hybrid()]
+        async with other_work(bench):
+            busy = [await time_call(work) for work in bench.hybrid()]
+        print(f"{'hybrid, idle':28}  {format_times(idle)}")
+        print(
+            f"{'hybrid, beside ' + name:28}  {format_times(busy)}   {p95(busy) / p95(idle):.1f} × idle",
+            flush=True,
+        )
+
+
+async def run(chunks: int, rounds: int, recall_rounds: int, data_dir: Path, cache_mb: int | None) -> bool:
+    """Measure; whether the goals are met."""
     settings = Settings(data_dir=data_dir, port=0)
-    async with app.gristmill(settings, work=True) as mill:
+    cache_mb = cache_mb or settings.search_cache_mb
+    async with app.gristmill(settings.model_copy(update={"search_cache_mb": cache_mb}), work=True) as mill:
         await mill.embedders.default.load()
-        async with mill.db.transaction() as tx:
-            base = await catalog.insert_base(
-                tx,
-                name="bench",
-                embedder=mill.embedders.default.name,
-                embedder_identity=mill.embedders.default.identity,
-                dimensions=DIMENSIONS,
-                chunking={},
-            )
-        assert base is not None
-        synthetic = Synthetic()
         started = time.perf_counter()
-        await fill(mill.db, base, chunks, synthetic)
-        print(f"{chunks} chunks written in {time.perf_counter() - started:.0f} s")
-        await wait_until_compacted(mill)
-        async with mill.db.connection() as tx:
-            await tx.execute("vacuum analyze")
-        print(f"… compacted after {time.perf_counter() - started:.0f} s", flush=True)
-        bench = SearchBench(mill, base, synthetic, rounds)
-        await measure(bench)
-        await during_ingest(bench)
+        base = await open_base(mill, data_dir, chunks)
+        print(
+            f"{chunks:,} chunks ready after {time.perf_counter() - started:.0f} s; search_cache_mb {cache_mb}",
+            flush=True,
+        )
+        bench = SearchBench(mill, base, rounds, cache_mb * 2**20)
+        await measure_start(bench, chunks)
+        times = await measure(bench)
+        await measure_recall(bench, recall_rounds)
+        await measure_beside(bench)
+    return all([*check_goals(times, GOALS.get(chunks, {}))])
+
+
+def check_goals(times: Mapping[str, Sequence[float]], goals: Mapping[str, float]) -> Iterator[bool]:
+    for name, goal in goals.items():
+        is_met = p95(times[name]) < goal
+        print(f"{'met' if is_met else 'MISSED'}: p95 of {name} {p95(times[name]):.0f} ms, goal {goal:.0f} ms")
+        yield is_met
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--chunks", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--recall-rounds", type=int, default=20, help="each compares all vectors")
+    parser.add_argument("--data", type=Path, help="a data dir to keep; by default a temporary one")
+    parser.add_argument("--cache-mb", type=int, help="search_cache_mb")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="gristmill-search-") as temporary:
-        asyncio.run(run(options.chunks, options.rounds, Path(temporary) / "data"))
+    with contextlib.ExitStack() as stack:
+        data_dir = options.data or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="gristmill-search-"))
+        )
+        data_dir.mkdir(parents=True, exist_ok=True)
+        is_met = asyncio.run(
+            run(options.chunks, options.rounds, options.recall_rounds, data_dir, options.cache_mb)
+        )
+    sys.exit(0 if is_met else 1)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""A base of any size for measurements, written straight into the tables: about 8,000 chunks a second.
+"""A base of any size for measurements, written straight into the tables: some thousand chunks a second.
 
     words       natural frequencies (Zipf) over 200,000 words; 40 to 220 a chunk, titles of two words
     documents   1 to 100 chunks, ten on average
     vectors     384 dimensions, in 2,000 clusters that overlap
-    segments    as compaction leaves them: of some 16,000 chunks, and a dozen small ones
+    segments    as compaction leaves them: of up to 65,536 chunks, and a dozen small ones
     access      one document in a thousand, in a hundred, in ten and in two is visible to the groups few, some, many and half
 
 A data dir that has the base already is used as it is, so that runs of different code can be compared.
@@ -24,13 +24,13 @@ from gristmill.contents import FinishedVersion
 from gristmill.db import Database
 from gristmill.search import Chunk, inverted_index, segment, store
 from gristmill.search.language_detection import ENGLISH
-from gristmill.search.segment import ChunkText, Segment, SegmentArrays
+from gristmill.search.segment import MAX_CHUNKS, ChunkText, Segment, SegmentArrays
 from gristmill.search.store import PreparedWrite, VersionChunks
 
 DIMENSIONS = 384
 VOCABULARY = 200_000
 GROUP_INTERVALS = {"few": 1000, "some": 100, "many": 10, "half": 2}
-_SEGMENT_CHUNKS = 16_000
+_SEGMENT_CHUNKS = 3 * MAX_CHUNKS // 4
 _SMALL_SEGMENT_CHUNKS = 2000
 _SMALL_SEGMENTS = 12
 _LETTERS = "bcdfghjklmnpqrtvwxz"
@@ -91,11 +91,16 @@ async def open_base(mill: app.Gristmill, data_dir: Path, chunks: int) -> Base:
             )
     assert base is not None
     if not marker.exists():
-        await _Writer(mill.db, base).write(chunks)
+        await write_chunks(mill.db, base, chunks)
         async with mill.db.connection() as tx:
             await tx.execute("vacuum analyze")
         marker.write_text(str(base.id))
     return base
+
+
+async def write_chunks(db: Database, base: Base, chunks: int) -> None:
+    """Fill a base with so many chunks."""
+    await _Writer(db, base).write(chunks)
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,7 @@ class _Writer:
         self._synthetic = Synthetic(seed=11)
         self._words: NDArray[Any] = np.array([word(rank) for rank in range(VOCABULARY)], object)
         self._document_count = 0
+        self._language = ENGLISH  # what texts of such words are taken for
 
     async def write(self, chunks: int) -> None:
         """Write so many chunks."""
@@ -128,7 +134,7 @@ class _Writer:
             batch = self._batch(target)
             await self._write_batch(batch)
             written += target
-            if written % (10 * _SEGMENT_CHUNKS) == 0:
+            if written % (4 * _SEGMENT_CHUNKS) == 0:
                 print(f"{written:,} chunks written", flush=True)
 
     def _batch(self, chunks: int) -> _Batch:
@@ -206,7 +212,8 @@ class _Writer:
             lengths.astype(np.uint16),
             signs,
         )
-        return Segment(arrays, frozenset({ENGLISH}), inverted_index.build_index(lexemes, tokens, lengths))
+        index = inverted_index.build_index(lexemes, tokens, lengths)
+        return Segment(arrays, frozenset({ENGLISH}), index, {self._language: len(lengths)})
 
     def _check(self) -> None:
         """The segment is the one that `segment.build` makes."""
@@ -221,9 +228,10 @@ class _Writer:
             ],
             np.empty((0, 500), np.uint64),
         )
+        (self._language,) = built.chunks_by_language
         ours = self._segment(some, items, np.empty((0, 500), np.uint64))
         assert segment.encode_arrays(built.arrays) == segment.encode_arrays(ours.arrays)
-        assert built.languages == ours.languages
+        assert (built.languages, built.chunks_by_language) == (ours.languages, ours.chunks_by_language)
         assert built.index.terms.data == ours.index.terms.data
         assert np.array_equal(built.index.ordinals, ours.index.ordinals)
         assert np.array_equal(built.index.counts, ours.index.counts)

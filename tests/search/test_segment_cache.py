@@ -106,6 +106,18 @@ async def test_of_searches_that_come_at_once_one_reads(db: Database, base: Base,
     assert len(reads) == SEGMENTS
 
 
+async def test_searches_that_wait_for_another_hold_no_connection(db: Database, base: Base) -> None:
+    """However many there are, searches in other bases go on."""
+    cache = SegmentCache(2**30)
+    async with cache.turn("signs", base.id), cache.turn("index", base.id):
+        waiting = [asyncio.create_task(by_vector(db, cache, base)) for _ in range(20)]
+        waiting += [asyncio.create_task(by_words(db, cache, base, "w1")) for _ in range(20)]
+        other = await new_base(db, "other")
+        assert await by_words(db, cache, other, "w1") == []
+        assert not any(task.done() for task in waiting)
+    assert all(await asyncio.gather(*waiting))
+
+
 async def test_the_memory_of_bases_that_are_no_longer_searched_is_used_for_others(
     db: Database, base: Base, monkeypatch: pytest.MonkeyPatch, reads: list[int]
 ) -> None:

@@ -1,6 +1,6 @@
 """Compacts the segments of a base: the job `tidy_base`.
 
-    small segments                      are merged; a chunk is merged about log₂ times until its segment has 16,384
+    small segments                      are merged; a chunk is merged about log₂ times until its segment has 65,536
     segments of another lexer version   are built again from the chunks' texts
     deleted chunks                      are dropped in every merge; a segment is rewritten for them alone if a tenth of
                                         it is deleted, or chunks were deleted more than an hour ago

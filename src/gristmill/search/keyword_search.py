@@ -70,7 +70,7 @@ async def search(
     synonyms: Groups = (),
 ) -> KeywordResults:
     """The best `limit` chunks for a query, best first."""
-    async with store.read_transaction(db) as tx:
+    async with cache.turn("index", base_id), store.read_transaction(db) as tx:
         snapshot = _without_unlexed_segments(await cache.open(tx, base_id))
         parsed_query = parse(query, snapshot.languages, synonyms)
         terms_to_find = [*parsed_query.terms, *parsed_query.excluded]

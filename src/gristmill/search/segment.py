@@ -23,7 +23,7 @@ from gristmill.search.languages import name_language
 from gristmill.search.lexer import LEXER_VERSION, split_words
 from gristmill.search.term_counts import TermCounter
 
-MAX_CHUNKS = 1 << 14  # so that ordinals fit into two bytes, and merging takes some 100 MB
+MAX_CHUNKS = 1 << 16  # so that ordinals fit into two bytes, and merging takes some 100 MB
 TITLE_WEIGHT = 3
 _MAX_LENGTH = 0xFFFF
 

@@ -13,10 +13,11 @@ time. What recent searches have used is not evicted for it: each search would el
 """
 
 import asyncio
+import contextlib
 import heapq
 import itertools
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
@@ -41,7 +42,7 @@ OBJECT_BYTES = (
 _POSTINGS_OBJECT_BYTES = 512
 _RECENT_SEARCHES = 64  # what so many searches have used is not evicted for a part of a segment
 
-_Kind = Literal["signs", "index"]
+PartKind = Literal["signs", "index"]
 
 
 @dataclass
@@ -76,14 +77,36 @@ class SegmentCache:
         self._used_bytes = 0
         self._snapshot_bytes = 0
         self._snapshots: OrderedDict[UUID, Snapshot] = OrderedDict()
-        self._parts: OrderedDict[tuple[_Kind, int], _Part] = OrderedDict()
+        self._parts: OrderedDict[tuple[PartKind, int], _Part] = OrderedDict()
         self._postings: OrderedDict[tuple[str, int], Postings] = OrderedDict()
-        self._locks: WeakValueDictionary[tuple[str, UUID], asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[tuple[PartKind, UUID], asyncio.Lock] = WeakValueDictionary()
 
     @property
     def used_bytes(self) -> int:
         """The memory that the cache takes."""
         return self._used_bytes
+
+    @contextlib.asynccontextmanager
+    async def turn(self, kind: PartKind, base_id: UUID) -> AsyncGenerator[None]:
+        """Of searches that have to read the same parts, let one read after the other: the next one finds them in the cache,
+        and what does not fit is in memory once. The caller has no connection yet, which others may need meanwhile."""
+        snapshot = self._snapshots.get(base_id)
+        if snapshot is not None and self.has_all(kind, snapshot):
+            yield
+            return
+        lock = self._locks.setdefault((kind, base_id), asyncio.Lock())
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(lock)
+            snapshot = self._snapshots.get(base_id)
+            if snapshot is not None and self.has_all(kind, snapshot):
+                await stack.aclose()
+            yield
+
+    def has_all(self, kind: PartKind, snapshot: Snapshot) -> bool:
+        """Whether these parts of all segments are cached; segments that have not been lexed yet have no index."""
+        return all(
+            (kind, row.id) in self._parts for row in snapshot.rows if kind != "index" or row.lexer_version > 0
+        )
 
     async def open(self, tx: Tx, base_id: UUID) -> Snapshot:
         """The segments of a base that the transaction sees."""
@@ -91,22 +114,19 @@ class SegmentCache:
         rows = await store.list_segments(tx, base_id)
         if (snapshot := self._current(base_id, rows)) is not None:
             return snapshot
-        async with self._lock("chunks", base_id):  # of searches that come at once, one reads
-            if (snapshot := self._current(base_id, rows)) is not None:
-                return snapshot
-            earlier = self._snapshots.get(base_id)
-            segments = (
-                {row.id: chunks for row, chunks in zip(earlier.rows, earlier.segments, strict=True)}
-                if earlier is not None
-                else {}
-            )
-            missing = [row for row in rows if row.id not in segments]
-            for group in _groups(missing):
-                arrays = await segment_store.read_chunk_arrays(tx, base_id, [row.id for row in group])
-                segments |= await asyncio.to_thread(_decode_all, arrays)
-            snapshot = Snapshot(rows, [segments[row.id] for row in rows])
-            self._store_snapshot(base_id, snapshot)
-            return snapshot
+        earlier = self._snapshots.get(base_id)
+        segments = (
+            {row.id: chunks for row, chunks in zip(earlier.rows, earlier.segments, strict=True)}
+            if earlier is not None
+            else {}
+        )
+        missing = [row for row in rows if row.id not in segments]
+        for group in _groups(missing):
+            arrays = await segment_store.read_chunk_arrays(tx, base_id, [row.id for row in group])
+            segments |= await asyncio.to_thread(_decode_all, arrays)
+        snapshot = Snapshot(rows, [segments[row.id] for row in rows])
+        self._store_snapshot(base_id, snapshot)
+        return snapshot
 
     async def scan_signs(
         self, tx: Tx, base_id: UUID, snapshot: Snapshot, visit: Callable[[Mapping[int, Signs]], None]
@@ -117,7 +137,7 @@ class SegmentCache:
             rows = await segment_store.read_segment_signs(tx, base_id, ids)
             return {row.id: (_decode_signs(row), len(row.signs) + OBJECT_BYTES) for row in rows}
 
-        await self._visit_parts("signs", base_id, snapshot, read, visit)
+        await self._visit_parts("signs", snapshot, read, visit)
 
     async def find_postings(
         self, tx: Tx, base_id: UUID, lexemes: Sequence[str], snapshot: Snapshot
@@ -208,12 +228,11 @@ class SegmentCache:
             rows = await segment_store.read_segment_indexes(tx, base_id, ids)
             return {row.id: _decode_index(row) for row in rows}
 
-        await self._visit_parts("index", base_id, snapshot, read, visit, in_thread=in_thread)
+        await self._visit_parts("index", snapshot, read, visit, in_thread=in_thread)
 
     async def _visit_parts(
         self,
-        kind: _Kind,
-        base_id: UUID,
+        kind: PartKind,
         snapshot: Snapshot,
         read: Callable[[Sequence[int]], Awaitable[dict[int, tuple[Any, int]]]],
         visit: Callable[[Mapping[int, Any]], None],
@@ -221,34 +240,26 @@ class SegmentCache:
         in_thread: bool = True,
     ) -> None:
         """Call `visit` with the parts that are cached, then with the others, as they are read."""
-        cached, missing = self._cached_parts(kind, snapshot, range(len(snapshot.rows)))
+        cached, missing = self._cached_parts(kind, snapshot)
         if in_thread:
             await asyncio.to_thread(visit, cached)
         else:
             visit(cached)
-        if not missing:
-            return
-        # Of searches that come at once, one reads; the others find most of it in the cache.
-        async with self._lock(kind, base_id):
-            cached, missing = self._cached_parts(kind, snapshot, missing)
-            await asyncio.to_thread(visit, cached)
-            positions = {snapshot.rows[position].id: position for position in missing}
-            for group in _groups([snapshot.rows[position] for position in missing]):
-                parts = await read([row.id for row in group])
-                for segment_id, (value, size) in parts.items():
-                    self._store_part((kind, segment_id), value, size)
-                await asyncio.to_thread(
-                    visit, {positions[segment_id]: value for segment_id, (value, _) in parts.items()}
-                )
+        positions = {snapshot.rows[position].id: position for position in missing}
+        for group in _groups([snapshot.rows[position] for position in missing]):
+            parts = await read([row.id for row in group])
+            for segment_id, (value, size) in parts.items():
+                self._store_part((kind, segment_id), value, size)
+            await asyncio.to_thread(
+                visit, {positions[segment_id]: value for segment_id, (value, _) in parts.items()}
+            )
 
-    def _cached_parts(
-        self, kind: _Kind, snapshot: Snapshot, positions: Sequence[int]
-    ) -> tuple[dict[int, Any], list[int]]:
-        """The parts at these positions that are cached, and the positions of the others."""
+    def _cached_parts(self, kind: PartKind, snapshot: Snapshot) -> tuple[dict[int, Any], list[int]]:
+        """The parts that are cached, by position, and the positions of the others."""
         cached: dict[int, Any] = {}
         missing: list[int] = []
-        for position in positions:
-            key = kind, snapshot.rows[position].id
+        for position, row in enumerate(snapshot.rows):
+            key = kind, row.id
             if (part := self._parts.get(key)) is None:
                 missing.append(position)
             else:
@@ -256,9 +267,6 @@ class SegmentCache:
                 part.used_by = self._searches
                 self._parts.move_to_end(key)
         return cached, missing
-
-    def _lock(self, kind: str, base_id: UUID) -> asyncio.Lock:
-        return self._locks.setdefault((kind, base_id), asyncio.Lock())
 
     def _current(self, base_id: UUID, rows: Sequence[store.SegmentRow]) -> Snapshot | None:
         """The last snapshot of a base, if it has these segments."""
@@ -293,7 +301,7 @@ class SegmentCache:
             for posting_key in [key for key in self._postings if key[1] in segment_ids]:
                 self._used_bytes -= _postings_bytes(self._postings.pop(posting_key))
 
-    def _store_part(self, key: tuple[_Kind, int], value: Any, size: int) -> None:
+    def _store_part(self, key: tuple[PartKind, int], value: Any, size: int) -> None:
         if key not in self._parts and self._make_room(size):
             self._parts[key] = _Part(value, size, self._searches)
             self._used_bytes += size
@@ -340,8 +348,9 @@ def _decode_signs(row: segment_store.SignsRow) -> Signs:
 
 
 def _decode_index(row: segment_store.IndexRow) -> tuple[InvertedIndex, int]:
-    index = InvertedIndex.load(row.terms, row.ordinals, row.counts)
-    return index, len(row.terms) + len(row.ordinals) + len(row.counts) + OBJECT_BYTES
+    size = len(row.terms) + len(row.ordinals) + len(row.counts)
+    size += len(row.terms) // 16 + OBJECT_BYTES  # the names that a dictionary keeps as objects
+    return InvertedIndex.load(row.terms, row.ordinals, row.counts), size
 
 
 def _postings_bytes(postings: Postings) -> int:

@@ -14,11 +14,11 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill.db import Database
+from gristmill.db import Database, Tx
 from gristmill.search import store
 from gristmill.search.fuse import Candidate
 from gristmill.search.scope import Scope
-from gristmill.search.segment import pack_signs
+from gristmill.search.segment import Mask, pack_signs
 from gristmill.search.segment_cache import SegmentCache, Signs
 from gristmill.search.selectivity import Selectivity
 from gristmill.search.snapshot import Snapshot
@@ -42,27 +42,53 @@ async def search(
     """The nearest `limit` chunks, best first."""
     async with store.read_transaction(db) as tx:
         snapshot = await cache.open(tx, base_id)
-        # Segments that were written before sign bits were introduced have none until compaction rewrites them.
-        width = -(-len(vector) // 64)
-        if snapshot.chunks <= MAX_EXACT_CHUNKS or any(
-            chunks.sign_words != width for chunks in snapshot.segments if chunks.nos.size
-        ):
+        mask = await _scope_mask(snapshot, selectivity)
+        if not _has_signs(snapshot, vector):
             return _candidates(await store.nearest_chunks(tx, base_id, scope, vector, limit))
-        mask = None
-        if selectivity.keys is not None:
-            mask = await asyncio.to_thread(snapshot.mask_of_items, selectivity.keys)
-            if selectivity.items is not None and np.count_nonzero(mask) <= MAX_EXACT_CHUNKS:
-                return _candidates(
-                    await store.nearest_chunks_of_items(tx, base_id, scope, vector, selectivity.items, limit)
-                )
-        distances = np.empty(snapshot.chunks, np.uint16)
-        query_bits = pack_signs([vector])[:, 0]
-        await cache.scan_signs(
-            tx, base_id, snapshot, lambda signs: _measure_distances(snapshot, signs, query_bits, distances)
+        if mask is not None and selectivity.items is not None and np.count_nonzero(mask) <= MAX_EXACT_CHUNKS:
+            items = selectivity.items
+            return _candidates(await store.nearest_chunks_of_items(tx, base_id, scope, vector, items, limit))
+        distances = (
+            await _distances(tx, cache, base_id, snapshot, vector)
+            if cache.has_all("signs", snapshot)
+            else None
         )
+    if distances is None:  # wait for a turn to read them, meanwhile without a connection
+        async with cache.turn("signs", base_id), store.read_transaction(db) as tx:
+            snapshot = await cache.open(tx, base_id)
+            mask = await _scope_mask(snapshot, selectivity)
+            distances = await _distances(tx, cache, base_id, snapshot, vector)
     if mask is not None:
         distances[~mask] = _HIDDEN
     return await _rerank_by_vector(db, base_id, scope, snapshot, distances, vector, limit)
+
+
+def _has_signs(snapshot: Snapshot, vector: store.Vector) -> bool:
+    """Whether sign bits are scanned. Segments that were written before they were introduced have none until compaction
+    rewrites them."""
+    width = -(-len(vector) // 64)
+    return snapshot.chunks > MAX_EXACT_CHUNKS and all(
+        chunks.sign_words == width for chunks in snapshot.segments if chunks.nos.size
+    )
+
+
+async def _scope_mask(snapshot: Snapshot, selectivity: Selectivity) -> Mask | None:
+    """Marks the chunks in scope; None if that is not known."""
+    if selectivity.keys is None:
+        return None
+    return await asyncio.to_thread(snapshot.mask_of_items, selectivity.keys)
+
+
+async def _distances(
+    tx: Tx, cache: SegmentCache, base_id: UUID, snapshot: Snapshot, vector: store.Vector
+) -> NDArray[np.uint16]:
+    """The number of sign bits in which each chunk differs from the query."""
+    distances = np.full(snapshot.chunks, _HIDDEN, np.uint16)
+    query_bits = pack_signs([vector])[:, 0]
+    await cache.scan_signs(
+        tx, base_id, snapshot, lambda signs: _measure_distances(snapshot, signs, query_bits, distances)
+    )
+    return distances
 
 
 def _measure_distances(
@@ -73,6 +99,8 @@ def _measure_distances(
 ) -> None:
     """Write the number of sign bits in which each chunk of some segments differs from the query."""
     for position, words in signs.items():
+        if len(words) != len(query_bits):  # written with another embedder since
+            continue
         part = distances[snapshot.starts[position] : snapshot.starts[position + 1]]
         part[:] = 0
         difference, bit_counts = np.empty(len(part), np.uint64), np.empty(len(part), np.uint8)

@@ -274,7 +274,7 @@ class Settings(BaseSettings):
         default=256,
         ge=1,
         le=1_048_576,
-        description="Memory for cached search index data, in MiB; a million chunks of 384 dimensions take about 85.",
+        description="Memory for cached search index data, in MiB; a million chunks of 384 dimensions take about 150.",
     )
     index_url: SecretStr | None = Field(
         default=None,
