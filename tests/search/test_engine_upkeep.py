@@ -6,12 +6,15 @@ from uuid import UUID
 import httpx
 import pytest
 
-from gristmill import app, catalog
+from gristmill import app, catalog, faults, jobs
 from gristmill.catalog import BaseId
+from gristmill.ingest import move_index as move_index_job
 from gristmill.integrity import reconcile
+from gristmill.jobs import NewJob
 from gristmill.operations import bases
 from gristmill.operations.move_index import move_index
 from gristmill.search.index import opensearch_queries as queries
+from gristmill.work import SweepIndex
 from tests.api_calls import assert_healthy, make_base, wait_for_job
 from tests.search.faulty_index import FaultyEngine
 from tests.search.index_setup import bulk
@@ -28,7 +31,7 @@ from tests.search.test_engine_base import (
     titles,
     until_no_tasks,
 )
-from tests.wait_until import wait_until
+from tests.wait_until import reached, wait_until
 
 __all__ = ["embedder", "engine", "mill", "points"]
 
@@ -143,6 +146,28 @@ async def test_the_sweep_removes_orphans_and_puts_what_the_engine_has_lost(
     assert await metric(http, "gristmill_index_orphans_total") == before + 1
     await until_no_tasks(mill)
     assert await metric(http, "gristmill_index_lag_seconds") == 0
+
+
+async def test_the_sweep_leaves_a_base_alone_that_is_being_filled(
+    mill: app.Gristmill, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the move has yet to put is not lost."""
+    monkeypatch.setattr(move_index_job, "_ITEMS", 1)
+    base = await bases.create(mill.db, "moving", mill.embedders.default, {})
+    await add(http, str(base.id), note("a wheel"), note("wheat"))
+    async with mill.db.connection() as tx:
+        await tx.execute("update item set updated_at = updated_at - interval '2 minutes'")
+    before = await metric(http, "gristmill_index_missing_total")
+    with faults.watch("move_index.step", hold=True) as step:
+        job = await move_index(mill.db, base.id, "opensearch")
+        await reached(step)
+        async with mill.db.transaction() as tx:
+            (sweep,) = await jobs.enqueue(tx, NewJob(SweepIndex(base.id), lane=base.lane))
+        await wait_until_moved(http, sweep.id)
+        step.hold.set()
+    await wait_until_moved(http, job)
+    assert await metric(http, "gristmill_index_missing_total") == before
+    assert sorted(await titles(http, str(base.id), "wheel wheat", mode="text")) == ["a wheel", "wheat"]
 
 
 def without_vector(point: dict[str, Any]) -> dict[str, Any]:

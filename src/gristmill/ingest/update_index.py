@@ -9,7 +9,7 @@ changes nothing. Until then a search finds what is missing in the engine by SQL 
 
 The sweep compares all numbers that the engine has with the table. A chunk's row is committed before its point is put, so a
 point without a row is an orphan: of a worker that was slow to notice that its document was deleted. It is removed and counted.
-A live chunk without a point, such as after the loss of an index, is put.
+A live chunk without a point, such as after the loss of an index, is put. A base that is being moved or rebuilt is left alone.
 """
 
 import asyncio
@@ -154,7 +154,7 @@ class IndexUpdater:
             with job.during(Activity.AWAY):
                 if base is None or not base.is_in_engine:
                     await self._indexes.drop(base_id)
-                else:
+                elif base.index_fill is None:  # one that is being filled lacks what it is about to get
                     await self._sweep_base(job, base_id, await self._indexes.of(base))
         except IndexUnavailable as error:
             return Snooze(ENGINE_RETRY_DELAY, error)
