@@ -25,7 +25,7 @@ from pydantic import SecretStr
 
 from bench import relevance
 from bench.free_embedder import FreeEmbedder
-from bench.search import DIMENSIONS, GROUP_INTERVALS, Synthetic, fill, wait_until_compacted
+from bench.synthetic_base import DIMENSIONS, GROUP_INTERVALS, Synthetic, word, write_chunks
 from gristmill import app, catalog, jobs
 from gristmill.catalog import ADMIN, Base, BaseId, IndexKind, NewItem, Viewer
 from gristmill.operations import add, bases
@@ -191,15 +191,13 @@ async def _fill_base(mill: app.Gristmill, kind: IndexKind, chunks: int) -> Base:
             chunking={},
         )
     assert base is not None
-    await fill(mill.db, base, chunks, Synthetic())
+    await write_chunks(mill.db, base, chunks)
     if kind == "opensearch":
         started = time.perf_counter()
         await move_index(mill.db, base.id, "opensearch")
         await wait(lambda: _is_moved(mill, base.id))
         pace = chunks / (time.perf_counter() - started)
         print(f"{chunks:,} chunks moved into the engine: {pace:.0f} chunks/s", flush=True)
-    else:
-        await wait_until_compacted(mill)
     return base
 
 
@@ -227,11 +225,14 @@ async def _is_moved(mill: app.Gristmill, base_id: BaseId) -> bool:
 
 async def measure_ingest(mill: app.Gristmill, count: int, rounds: int, embedder: str) -> None:
     """Compare the pace into either index."""
-    synthetic = Synthetic()
+    synthetic = Synthetic(7)
     paces: dict[IndexKind, list[float]] = {kind: [] for kind in KINDS}
     for _ in range(rounds):
         for kind in KINDS:
-            notes = [Note(f"note {n}", " ".join(synthetic.words(120))) for n in range(count)]
+            notes = [
+                Note(f"note {n}", " ".join(word(int(rank)) for rank in synthetic.ranks(120)))
+                for n in range(count)
+            ]
             _, seconds = await ingest(mill, kind, notes, embedder)
             paces[kind].append(count / seconds)
     medians = {kind: statistics.median(paces[kind]) for kind in KINDS}
