@@ -131,6 +131,7 @@ def test_the_best_come_first_and_ties_by_place() -> None:
     scores = np.array([0, 2, 1, 2, 0, 3], np.float32)
     assert bm25.top_ordinals(scores, 3).tolist() == [5, 1, 3]
     assert bm25.top_ordinals(scores, 99).tolist() == [5, 1, 3, 2]
+    assert bm25.top_ordinals(np.ones(1000, np.float32), 3).tolist() == [0, 1, 2]
 
 
 @given(
