@@ -2,8 +2,8 @@
 
     corpus.jsonl, queries.jsonl, qrels.tsv or qrels/test.tsv
 
-Every document becomes a note of a base with the default embedder, in a separate Gristmill, and every query that has
-judgements runs in the modes text, vector and hybrid. Prints nDCG@10 (a document ranks by its best chunk) and that of bm25s
+Every document becomes a note of a base, in a separate Gristmill, and every query that has judgements runs in the modes text,
+vector and hybrid. With `--questions-of`, so do the questions of other corpora about the same documents, such as in another language. Prints nDCG@10 (a document ranks by its best chunk) and that of bm25s
 in the same run: over the same titles and texts, with its English stemmer, with and without its stop words; for Chinese,
 Japanese and Korean over characters and pairs of characters.
 """
@@ -126,9 +126,12 @@ def _tokenize_cjk(texts: Sequence[str]) -> list[list[str]]:
     return result
 
 
-async def index_corpus(http: httpx.AsyncClient, corpus: Corpus) -> tuple[str, dict[str, str]]:
+async def index_corpus(
+    http: httpx.AsyncClient, corpus: Corpus, embedder: str | None = None
+) -> tuple[str, dict[str, str]]:
     """Index the documents in a new base; its id, and the document of each item."""
-    base = (await http.post("/api/knowledge-bases", json={"name": corpus.name})).json()["id"]
+    response = await http.post("/api/knowledge-bases", json={"name": corpus.name, "embedder": embedder})
+    base = response.json()["id"]
     items: dict[str, str] = {}
     documents = [(key, title, text) for key, (title, text) in corpus.documents.items() if text.strip()]
     for start in range(0, len(documents), BATCH):
@@ -153,8 +156,8 @@ def _printable_title(text: str) -> str:
 
 async def measure_mode(
     mill: app.Gristmill, base_id: str, items: Mapping[str, str], corpus: Corpus, mode: Mode
-) -> tuple[float, float]:
-    """nDCG@10 of a mode, and the median search time in milliseconds."""
+) -> tuple[float, int, float]:
+    """nDCG@10 of a mode, the number of empty answers, and the median search time in milliseconds."""
     async with mill.db.connection() as tx:
         base = next(
             candidate for candidate in await catalog.list_bases(tx, limit=100) if str(candidate.id) == base_id
@@ -162,17 +165,25 @@ async def measure_mode(
     embedder = mill.embedders.get(base.embedder) if mode != "text" else None
     scores: list[float] = []
     times: list[float] = []
+    empty_answers = 0
     for key, text in corpus.questions.items():
         started = time.perf_counter()
         request = SearchRequest(text, limit=DEPTH, mode=mode)
         hits = await mill.searcher.search([Target(base, embedder)], request)
         times.append(1000 * (time.perf_counter() - started))
+        empty_answers += not hits
         ranked = list(dict.fromkeys(items[str(hit.item_id)] for hit in hits))
         scores.append(ndcg(ranked, corpus.judgements[key]))
-    return statistics.fmean(scores), statistics.median(times)
+    return statistics.fmean(scores), empty_answers, statistics.median(times)
 
 
-async def run(folders: Sequence[Path], max_questions: int, data_dir: Path) -> None:
+async def run(
+    folders: Sequence[Path],
+    max_questions: int,
+    data_dir: Path,
+    embedder: str | None,
+    other_questions: Sequence[Path],
+) -> None:
     settings = Settings(data_dir=data_dir, port=0)
     async with app.gristmill(settings, work=True) as mill:
         transport = httpx.ASGITransport(app=mill.api)
@@ -183,21 +194,34 @@ async def run(folders: Sequence[Path], max_questions: int, data_dir: Path) -> No
                 for label, score in score_bm25s(corpus).items():
                     print(f"  {label:32} {score:.4f}")
                 started = time.perf_counter()
-                base, items = await index_corpus(http, corpus)
+                base, items = await index_corpus(http, corpus, embedder)
                 print(f"  indexed in {time.perf_counter() - started:.0f} s", flush=True)
-                for mode in ("text", "vector", "hybrid"):
-                    score, median_ms = await measure_mode(mill, base, items, corpus, mode)
-                    print(f"  {mode:32} {score:.4f}   median {median_ms:.1f} ms", flush=True)
+                for asked in (corpus, *(load(other, max_questions) for other in other_questions)):
+                    print(f"  questions of {asked.name}")
+                    for mode in ("text", "vector", "hybrid"):
+                        score, empty, median_ms = await measure_mode(mill, base, items, asked, mode)
+                        print(
+                            f"  {mode:32} {score:.4f}   {empty} empty   median {median_ms:.1f} ms", flush=True
+                        )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--questions", type=int, default=1500, help="at most this many of a corpus")
+    parser.add_argument("--embedder", help="by default the one of the settings")
+    parser.add_argument(
+        "--questions-of",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="ask the questions of these corpora too; their judgements name the same documents",
+    )
     parser.add_argument("--data-dir", type=Path, help="keep the indexed data here")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gristmill-relevance-") as temporary:
-        asyncio.run(run(options.folders, options.questions, options.data_dir or Path(temporary) / "data"))
+        data_dir = options.data_dir or Path(temporary) / "data"
+        asyncio.run(run(options.folders, options.questions, data_dir, options.embedder, options.questions_of))
 
 
 if __name__ == "__main__":
