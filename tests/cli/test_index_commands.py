@@ -6,6 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from gristmill.search.lexer import LEXER_VERSION
 from tests.cli.conftest import RunCommand
 
 pytestmark = pytest.mark.slow
@@ -55,7 +56,7 @@ def test_an_embedded_index_is_rebuilt_by_compaction(run: RunCommand, database_ur
     run("add", "notes", "--note", "another note", "--wait")  # the command works on the queue meanwhile
     with psycopg.connect(database_url) as connection:
         versions = connection.execute("select distinct lexer_version from segment").fetchall()
-    assert versions == [(1,)]
+    assert versions == [(LEXER_VERSION,)]
 
 
 def test_doctor_checks_the_search_engine(run: RunCommand) -> None:
