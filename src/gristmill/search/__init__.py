@@ -1,6 +1,7 @@
 """Search: the index of published chunks, and the path from a query to hits."""
 
 from gristmill.search.binary_copy import Chunk
+from gristmill.search.conditions import Comparison, Condition, ConditionGroup
 from gristmill.search.model import (
     Hit,
     HitContext,
@@ -20,6 +21,9 @@ from gristmill.search.why_not import Reason, WhyNot, explain_missing
 __all__ = [
     "Chunk",
     "ChunkRow",
+    "Comparison",
+    "Condition",
+    "ConditionGroup",
     "Filters",
     "Hit",
     "HitContext",

@@ -117,7 +117,7 @@ select t.item_id
 select c.id, c.no, c.item_id, n.chunk_count
   from chunk c join item n on n.id = c.item_id
   join item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
-                     %(created_after)s::timestamptz, %(created_before)s::timestamptz,
+                     %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
     on i.id = c.item_id and i.live_version = c.version
  where c.base_id = %(base)s and c.no = any (%(nos)s::bigint[]);
@@ -126,7 +126,7 @@ select c.id, c.no, c.item_id, n.chunk_count
 -- The visible chunks of items, for an exact search.
 select c.no, c.item_id, i.title, c.headings, c.text
   from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
-                     %(created_after)s::timestamptz, %(created_before)s::timestamptz,
+                     %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
   join chunk c on c.base_id = %(base)s and c.item_id = i.id and c.version = i.live_version
  where i.id = any (%(items)s::uuid[])

@@ -122,7 +122,7 @@ select substring(s.ordinals from 2 * w.start + 1 for 2 * w.size), substring(s.co
 -- The items in scope, up to a limit.
 select i.id
   from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
-                     %(created_after)s::timestamptz, %(created_before)s::timestamptz,
+                     %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
  limit %(limit)s;
 
@@ -131,18 +131,18 @@ select i.id
 -- Those with a list of their own are found by its index, then those that inherit one, then those with the base's.
 select string_agg(uuid_send(v.id), '') from (
     select i.id from item_searchable(%(base)s::uuid, null::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
-                          %(created_after)s::timestamptz, %(created_before)s::timestamptz,
+                          %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                           %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
      where i.acl && %(principals)s::text[]
     union all
     select i.id from item_searchable(%(base)s::uuid, null::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
-                          %(created_after)s::timestamptz, %(created_before)s::timestamptz,
+                          %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                           %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
      where i.acl is null
        and i.acl_from = any (array(select o.id from item o where o.base_id = %(base)s and o.acl && %(principals)s::text[]))
     union all
     select i.id from item_searchable(%(base)s::uuid, null::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
-                          %(created_after)s::timestamptz, %(created_before)s::timestamptz,
+                          %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                           %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
      where i.acl_from is null and (select b.acl && %(principals)s::text[] from base b where b.id = %(base)s)
      limit %(limit)s) v;
@@ -152,7 +152,7 @@ select string_agg(uuid_send(v.id), '') from (
 select c.id, c.no, 1 - (c.embedding <=> %(vector)s::halfvec) as score
   from chunk c
   join item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
-                     %(created_after)s::timestamptz, %(created_before)s::timestamptz,
+                     %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
     on i.id = c.item_id and i.live_version = c.version
  where c.base_id = %(base)s
@@ -163,7 +163,7 @@ select c.id, c.no, 1 - (c.embedding <=> %(vector)s::halfvec) as score
 -- The same, among the chunks of these items.
 select c.id, c.no, 1 - (c.embedding <=> %(vector)s::halfvec) as score
   from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
-                     %(created_after)s::timestamptz, %(created_before)s::timestamptz,
+                     %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
   join chunk c on c.base_id = %(base)s and c.item_id = i.id and c.version = i.live_version
  where i.id = any (%(items)s::uuid[])
@@ -175,7 +175,7 @@ select c.id, c.no, 1 - (c.embedding <=> %(vector)s::halfvec) as score
 select c.id, c.no, 1 - (c.embedding <=> %(vector)s::halfvec) as score
   from chunk c
   join item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
-                     %(created_after)s::timestamptz, %(created_before)s::timestamptz,
+                     %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
     on i.id = c.item_id and i.live_version = c.version
  where c.base_id = %(base)s and c.no = any (%(nos)s::bigint[]);
@@ -185,7 +185,7 @@ select c.id, c.no, 1 - (c.embedding <=> %(vector)s::halfvec) as score
 select c.id, c.no, 0::float8 as score
   from chunk c
   join item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
-                     %(created_after)s::timestamptz, %(created_before)s::timestamptz,
+                     %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
     on i.id = c.item_id and i.live_version = c.version
  where c.base_id = %(base)s and c.no = any (%(nos)s::bigint[]);
@@ -202,7 +202,7 @@ select c.id, c.item_id, c.base_id, c.version, c.index, c.no, c.text, c.start, c.
        i.title, i.type, i.source, i.metadata
   from chunk c
   join item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
-                     %(created_after)s::timestamptz, %(created_before)s::timestamptz,
+                     %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
     on i.id = c.item_id and i.live_version = c.version
  where c.base_id = %(base)s and c.no = any (%(nos)s::bigint[]);
@@ -301,7 +301,7 @@ select c.no from item i join chunk c on c.base_id = i.base_id and c.item_id = i.
 -- Whether an item is in scope.
 select exists (
     select from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
-                              %(created_after)s::timestamptz, %(created_before)s::timestamptz,
+                              %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                               %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
      where i.id = %(item)s);
 

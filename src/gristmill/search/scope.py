@@ -9,6 +9,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from gristmill.catalog import ADMIN, Viewer
+from gristmill.search.conditions import Condition, to_jsonpath
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Filters:
     types: tuple[str, ...] = ()
     under: tuple[UUID, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    condition: Condition | None = None  # on the metadata, with operators
     created_after: datetime | None = None
     created_before: datetime | None = None
     updated_after: datetime | None = None
@@ -48,6 +50,7 @@ class Scope:
             "types": list(filters.types) or None,
             "under": list(filters.under) or None,
             "metadata": Jsonb(dict(filters.metadata)) if filters.metadata else None,
+            "condition": None if filters.condition is None else to_jsonpath(filters.condition),
             "created_after": filters.created_after,
             "created_before": filters.created_before,
             "updated_after": filters.updated_after,

@@ -124,6 +124,7 @@ def _single_filters(filters: Filters) -> list[tuple[str, Scope]]:
         "types": replace(NO_FILTERS, types=filters.types),
         "under": replace(NO_FILTERS, under=filters.under),
         "metadata": replace(NO_FILTERS, metadata=filters.metadata),
+        "condition": replace(NO_FILTERS, condition=filters.condition),
         "createdAfter": replace(NO_FILTERS, created_after=filters.created_after),
         "createdBefore": replace(NO_FILTERS, created_before=filters.created_before),
         "updatedAfter": replace(NO_FILTERS, updated_after=filters.updated_after),

@@ -25,7 +25,7 @@ create function item_is_visible(p_principals text[], p_acl_from uuid, p_own text
     language sql immutable parallel safe as
     'select p_principals is null or coalesce(case when p_acl_from is null then p_base else p_own end && p_principals, false)';
 create function item_searchable(p_base uuid, p_principals text[], p_types text[], p_under uuid[], p_metadata jsonb,
-                                p_created_after timestamptz, p_created_before timestamptz,
+                                p_condition jsonpath, p_created_after timestamptz, p_created_before timestamptz,
                                 p_updated_after timestamptz, p_updated_before timestamptz)
     returns table (id uuid, live_version int, title text, type text, source jsonb, metadata jsonb, acl text[], acl_from uuid)
     language sql stable as $$
@@ -36,6 +36,7 @@ create function item_searchable(p_base uuid, p_principals text[], p_types text[]
        and (p_types is null or i.type = any (p_types))
        and (p_under is null or i.id in (select s.id from item_subtree(p_under) s))
        and (p_metadata is null or i.metadata @> p_metadata)
+       and (p_condition is null or i.metadata @@ p_condition)
        and (p_created_after is null or i.created_at >= p_created_after)
        and (p_created_before is null or i.created_at < p_created_before)
        and (p_updated_after is null or i.updated_at >= p_updated_after)

@@ -15,6 +15,7 @@ from gristmill.server.api.schemas.common import (
     RequestModel,
     Timestamp,
 )
+from gristmill.server.api.schemas.conditions import ConditionIn
 
 MAX_BASES = 100
 
@@ -22,9 +23,9 @@ MAX_BASES = 100
 Ids = Annotated[list[UUID], Field(default_factory=list, max_length=1000)]
 
 
-class FiltersIn(RequestModel):
+class FiltersIn(ConditionIn):
     """Conditions on the items of hits; all of them must hold. `parentIds` and `connectorIds` match everything below
-    them; `metadata` matches items that have at least these entries."""
+    them; `metadata` matches items that have at least these entries; `op`, `and` and `or` compare entries of the metadata."""
 
     types: Annotated[list[str], Field(default_factory=list, max_length=20)]
     parent_ids: Ids
@@ -35,12 +36,18 @@ class FiltersIn(RequestModel):
     updated_after: Timestamp | None = None
     updated_before: Timestamp | None = None
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether a condition is all that it can have."""
+        return False
+
     def to_filters(self) -> search.Filters:
         """The filters as `search/` takes them."""
         return search.Filters(
             types=tuple(self.types),
             under=(*self.parent_ids, *self.connector_ids),
             metadata=self.metadata,
+            condition=self.to_condition(),
             created_after=self.created_after,
             created_before=self.created_before,
             updated_after=self.updated_after,
