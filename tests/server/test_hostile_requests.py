@@ -13,14 +13,15 @@ import httpx
 import pytest
 import uvicorn
 
-from gristmill import app
+from gristmill import app, faults
 from gristmill.cli.serve import Server
 from gristmill.identity import LOCAL_ORG
 from gristmill.server.http_protocol import BoundedHttpProtocol, HttpLimits
 from gristmill.settings import Settings
 from tests.embedding.hashed import HashedEmbedder
 from tests.server.clients import client_with_key, new_key
-from tests.wait_until import ended, wait_until
+from tests.terminate_backends import terminate_backends
+from tests.wait_until import ended, reached, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -333,6 +334,22 @@ async def test_a_change_whose_path_ends_like_a_search_is_audited(http: httpx.Asy
     await http.put(path, json={"email": "a@example.org"})
     entries = (await http.get("/api/audit")).json()["items"]
     assert [(entry["method"], entry["path"]) for entry in entries] == [("PUT", path)]
+
+
+async def test_a_response_stands_if_the_database_goes_away_before_its_audit_entry_is_ended(
+    mill: app.Gristmill, http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with faults.watch("audit.ending", hold=True) as ending:
+        request = asyncio.create_task(http.post("/api/knowledge-bases", json={"name": "stands"}))
+        await reached(ending)
+        await terminate_backends(mill.db.url)
+        ending.hold.set()
+        response = await request
+    assert response.status_code == 201
+    assert (await http.get(f"/api/knowledge-bases/{response.json()['id']}")).status_code == 200
+    entries = (await http.get("/api/audit")).json()["items"]
+    assert [(entry["path"], entry["status"]) for entry in entries] == [("/api/knowledge-bases", None)]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_titles_of_folder_entries_are_fit_to_be_shown(http: httpx.AsyncClient, tmp_path: Path) -> None:

@@ -9,12 +9,14 @@ So a request that is refused costs nothing but its headers. While the database i
 
 import logging
 import time
+from uuid import UUID
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gristmill.db import Database
+from gristmill import faults
+from gristmill.db import Database, DatabaseUnavailable
 from gristmill.errors import GristmillError
 from gristmill.identity import audit
 from gristmill.server.api import caller as callers
@@ -125,8 +127,20 @@ class RequestContextMiddleware:
             await problem_for(error, scope)(scope, receive, response)
         finally:
             self._caller_cache.clear()
+            await self._end_audit_entry(entry, response)
+
+    async def _end_audit_entry(self, entry: UUID, response: "_RecordedResponse") -> None:
+        """Log the status. If the database is unavailable just now, the response stands, and the entry has no status, as after a
+        kill: whether the change was made is unknown from it."""
+        try:
             async with self._db.connection() as tx:
+                await faults.point("audit.ending")
                 await audit.end(tx, entry, response.status or 500, response.elapsed_ms)
+        except DatabaseUnavailable:
+            log.warning(
+                "an audit entry has no status: the database is unavailable",
+                extra={"entry": str(entry), "status": response.status},
+            )
 
 
 def _route_name(scope: Scope) -> str:
