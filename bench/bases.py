@@ -55,9 +55,9 @@ new_item as (
     insert into item (base_id, type, title, status, source_key, live_version, chunk_count, body)
     select id, 'note', 'note', 'completed', 'note', 1, 5, 'rye' from new_base returning id, base_id),
 new_segment as (
-    insert into segment (base_id, lexer_version, chunks, tokens, languages, nos, items, lengths, signs)
+    insert into segment (set_id, lexer_version, chunks, tokens, languages, nos, items, lengths, signs)
     select id, %(lexer)s, 5, 5, '{}', '', '', '', '' from new_base)
-insert into chunk (base_id, item_id, version, index, text, text_hash, start, "end", embedding)
+insert into chunk (set_id, item_id, version, index, text, text_hash, start, "end", embedding)
 select base_id, id, 1, n, repeat('rye and oats ', 60), gen_random_uuid(), 0, 780,
        (select array_agg(random())::real[]::halfvec from generate_series(1, %(dimensions)s) where n >= 0)
   from new_item, generate_series(0, 4) n

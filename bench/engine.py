@@ -210,7 +210,7 @@ async def _recall(
     mill: app.Gristmill, base: Base, viewer: Viewer, vector: store.Vector, hits: Sequence[Candidate]
 ) -> float:
     async with store.read_transaction(mill.db) as tx:
-        exact = await store.nearest_chunks(tx, base.id, Scope(viewer), vector, 10)
+        exact = await store.nearest_chunks(tx, base, Scope(viewer), vector, 10)
     return len({hit.no for hit in hits} & {row.no for row in exact}) / len(exact)
 
 

@@ -209,7 +209,7 @@ FILL = (
         " select id, 1, sha256(id::text::bytea) from item where type = 'note'"
     ),
     (
-        'insert into chunk (base_id, item_id, version, index, text, start, "end", embedding)'
+        'insert into chunk (set_id, item_id, version, index, text, start, "end", embedding)'
         " select i.base_id, i.id, 1, n, 'x', 0, 1, '[1,2]' from item i, generate_series(0, 1) n where i.type = 'note'"
     ),
     "vacuum analyze",

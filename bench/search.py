@@ -114,9 +114,7 @@ class SearchBench:
         async def run() -> list[int]:
             async with store.read_transaction(self.mill.db) as tx:
                 selectivity = await measure_selectivity(tx, self.base.id, scope)
-            hits = await nearest.search(
-                self.mill.db, self._cache, self.base.id, scope, selectivity, vector, 10
-            )
+            hits = await nearest.search(self.mill.db, self._cache, self.base, scope, selectivity, vector, 10)
             return [hit.no for hit in hits]
 
         return run
@@ -127,7 +125,7 @@ class SearchBench:
         fewest = 10
         for vector in self._synthetic.vectors(rounds):
             async with store.read_transaction(self.mill.db) as tx:
-                rows = await store.nearest_chunks(tx, self.base.id, scope, vector, 10)
+                rows = await store.nearest_chunks(tx, self.base, scope, vector, 10)
             expected = {row.no for row in rows}
             numbers = await self._nearest(vector, scope)()
             recalls.append(len(expected & set(numbers)) / max(1, len(expected)))

@@ -174,7 +174,7 @@ class _Writer:
                 for item, start, size in zip(items, starts, batch.documents.tolist(), strict=True)
             ]
             built = self._segment(batch, [item.id for item in items], segment.pack_signs(vectors))
-            await store.write(tx, self._base.id, PreparedWrite(versions, built))
+            await store.write(tx, self._base.chunk_set, PreparedWrite(versions, built))
             await contents.publish(
                 tx,
                 [

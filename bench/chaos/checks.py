@@ -23,7 +23,7 @@ _ENDS = ("DocumentIngestionCompleted", "ItemFailed")
 LIVE_CHUNKS = """
     select i.base_id::text, i.id::text, i.type, i.source_key, i.status, coalesce(i.error_code, ''),
            coalesce(array_agg(c.text order by c.index) filter (where c.text is not null), '{}')
-      from item i left join chunk c on c.base_id = i.base_id and c.item_id = i.id and c.version = i.live_version
+      from item i join base b on b.id = i.base_id left join chunk c on c.set_id = b.chunk_set and c.item_id = i.id and c.version = i.live_version
      group by i.id"""
 
 
@@ -78,7 +78,7 @@ def _read_index(data_dir: Path) -> tuple[list[tuple[Any, ...]], list[tuple[Any, 
         with psycopg.connect(server.url) as connection:
             rows = connection.execute(LIVE_CHUNKS).fetchall()
             duplicates = connection.execute(
-                "select item_id::text, version, index, count(*) from chunk group by 1, 2, 3 having count(*) > 1"
+                "select item_id::text, version, index, count(*) from chunk group by set_id, 1, 2, 3 having count(*) > 1"
             ).fetchall()
     finally:
         server.close()

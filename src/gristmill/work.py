@@ -13,6 +13,8 @@
     update_index      base              base     unlimited   base                      normal
     sweep_index       base              base     5           base                      bulk
     move_index        base              base     unlimited   base                      normal
+    swap_embedder     base              base     10          base                      bulk
+    remove_chunk_set  base, set         base     unlimited   set                       bulk
     deliver_events    webhook           its own  unlimited   webhook                   normal, in a pool of its own
     sync_connector    connector         its own  9           connector                 normal; interactive when a user starts it
     sync_access       connector         its own  5           connector                 normal
@@ -28,7 +30,7 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
-from gristmill.catalog import BaseId, ItemId
+from gristmill.catalog import BaseId, ChunkSetId, ItemId
 from gristmill.jobs import Priority, Work
 
 # What is marked for deletion must be removed, however long an obstacle lasts.
@@ -235,6 +237,42 @@ class MoveIndex(Work):
     def key(self) -> str:
         """One job per base."""
         return f"knowledge:{self.base_id}:move"
+
+
+@dataclass(frozen=True)
+class SwapEmbedder(Work):
+    """Build the chunks of a base with another embedder while the old ones answer, compare both, then let the new ones take
+    over."""
+
+    kind = "swap_embedder"
+    attempts = 10
+    priority = Priority.BULK
+
+    base_id: BaseId
+
+    def key(self) -> str:
+        """One job per base."""
+        return f"knowledge:{self.base_id}:swap"
+
+
+@dataclass(frozen=True)
+class RemoveChunkSet(Work):
+    """Remove chunks of a base that no search reads any more."""
+
+    kind = "remove_chunk_set"
+    attempts = UNLIMITED_ATTEMPTS
+    priority = Priority.BULK
+
+    base_id: BaseId
+    set_id: ChunkSetId
+
+    def key(self) -> str:
+        """One job per set."""
+        return f"chunks:{self.set_id}:remove"
+
+    def subject(self) -> UUID:
+        """The set."""
+        return self.set_id
 
 
 @dataclass(frozen=True)

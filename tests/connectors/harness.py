@@ -104,7 +104,7 @@ class ConnectorHarness:
         """What the base has: the words of each record's searchable chunks, and who may see it."""
         rows = await self.fetch(
             "select i.source_key, i.acl, coalesce(string_agg(c.text, ' '), '') from item i"
-            " left join chunk c on c.base_id = i.base_id and c.item_id = i.id and c.version = i.live_version"
+            " left join chunk c on c.set_id = i.base_id and c.item_id = i.id and c.version = i.live_version"
             " where i.base_id = %s and i.type = 'record' and i.status <> 'deleting' group by i.id",
             self.base.id,
         )

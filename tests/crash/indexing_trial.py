@@ -132,7 +132,7 @@ async def index(db: Database, base_id: BaseId) -> Index:
         rows = await (
             await tx.execute(
                 'select i.source_key, c.index, c.text, c.start, c."end", c.headings, c.embedding::text'
-                "  from item i join chunk c on c.item_id = i.id and c.base_id = i.base_id"
+                "  from item i join chunk c on c.item_id = i.id and c.set_id = i.base_id"
                 "                          and c.version = i.live_version"
                 " where i.base_id = %s order by 1, 2",
                 [base_id],

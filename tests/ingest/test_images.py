@@ -50,7 +50,7 @@ def document(text: str, *shades: int) -> bytes:
 async def chunks(worker: ManualWorker, base: Base) -> list[str]:
     rows = await worker.rows(
         "select c.text from chunk c join item i on i.id = c.item_id and i.live_version = c.version"
-        " where c.base_id = %s order by c.index",
+        " where c.set_id = %s order by c.index",
         base.id,
     )
     return [row[0] for row in rows]

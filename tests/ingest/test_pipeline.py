@@ -188,7 +188,7 @@ async def test_an_interrupted_attempt_is_not_continued_with_other_chunking(worke
     await worker.add(other, note_to_add("n", text))
     await worker.work()
     chunks = [
-        await worker.rows("select index, text from chunk where base_id = %s order by 1", base_id)
+        await worker.rows("select index, text from chunk where set_id = %s order by 1", base_id)
         for base_id in (base.id, other.id)
     ]
     assert chunks[0] == chunks[1]

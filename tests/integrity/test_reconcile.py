@@ -123,8 +123,8 @@ async def test_chunks_of_a_version_that_never_came_are_removed(worker: ManualWor
     await worker.add(base, note_to_add("rye"), note_to_add("oats"))
     await worker.work()
     await worker.rows(
-        'insert into chunk (base_id, item_id, version, index, text, start, "end", embedding)'
-        " select c.base_id, i, 7, 0, 'rye', 0, 1, c.embedding"
+        'insert into chunk (set_id, item_id, version, index, text, start, "end", embedding)'
+        " select c.set_id, i, 7, 0, 'rye', 0, 1, c.embedding"
         " from chunk c, unnest(array[c.item_id, gen_random_uuid()]) i where c.text = 'rye text' returning 1"
     )
     await worker.add(base, note_to_add("barley"))

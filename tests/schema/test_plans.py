@@ -125,7 +125,7 @@ async def test_finding_active_items_costs_no_more_beside_many_finished_ones(db: 
     assert not grown, f"pages with 100 and with 20,100 finished items: {grown}"
 
 
-# What a search, a write or a removal asks about one base, by package; `base` and `item` are added to the parameters.
+# What a search, a write or a removal asks about one base, by package; `base`, `set` and `item` are added to the parameters.
 SCOPE: dict[str, Any] = dict.fromkeys(
     (
         *("principals", "types", "under", "metadata", "created_after", "created_before"),
@@ -135,7 +135,7 @@ SCOPE: dict[str, Any] = dict.fromkeys(
 BASE_STATEMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("gristmill.catalog", "find_base", {"principals": None, "org": None}),
     ("gristmill.catalog", "find_base_by_name", {"name": "b 0", "principals": None, "org": LOCAL_ORG}),
-    ("gristmill.catalog", "find_bases_by_embedder", {"identity": "x", "limit": 16}),
+    ("gristmill.catalog", "find_sets_by_embedder", {"identity": "x", "limit": 16}),
     ("gristmill.catalog", "childless_items", {"limit": 500}),
     ("gristmill.catalog", "insert_base", NEW_BASE),
     ("gristmill.integrity", "find_unremoved_bases", {"limit": 100}),
@@ -146,9 +146,9 @@ BASE_STATEMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("gristmill.search", "visible_chunks", SCOPE | {"nos": [1, 2, 3]}),
     ("gristmill.search", "existing_indexes", {"version": 1}),
     ("gristmill.search", "drop_leftovers", {"limit": 100}),
-    ("gristmill.search", "drop_base_chunks", {"after": 0, "limit": 10}),
-    ("gristmill.search", "drop_base_segments", {"limit": 10}),
-    ("gristmill.search", "drop_base_deleted_numbers", {"limit": 10}),
+    ("gristmill.search", "drop_set_chunks", {"after": 0, "limit": 10}),
+    ("gristmill.search", "drop_set_segments", {"limit": 10}),
+    ("gristmill.search", "drop_set_deleted_numbers", {"limit": 10}),
     ("gristmill.search", "bases_with_new_segments", {"after": 1_000_000}),
     ("gristmill.search", "next_bases", {"after": UUID(int=0), "limit": 10}),
     ("gristmill.catalog", "drop_base", {}),
@@ -163,9 +163,9 @@ async def add_bases(db: Database, first: int, count: int) -> None:
             "   select 'b ' || n, 'x', 'x', 2 from generate_series(%s::int, %s::int) n returning id),"
             " new_item as (insert into item (base_id, type, title, status, source_key, live_version)"
             "   select id, 'note', 'n', 'completed', 'n', 1 from new_base returning id, base_id),"
-            " new_segment as (insert into segment (base_id, lexer_version, chunks, tokens, languages, nos, items, lengths,"
+            " new_segment as (insert into segment (set_id, lexer_version, chunks, tokens, languages, nos, items, lengths,"
             "     signs) select id, 1, 3, 3, '{}', '', '', '', '' from new_base)"
-            ' insert into chunk (base_id, item_id, version, index, text, text_hash, start, "end", embedding)'
+            ' insert into chunk (set_id, item_id, version, index, text, text_hash, start, "end", embedding)'
             "   select base_id, id, 1, n, repeat('rye ', 100), gen_random_uuid(), 0, 1, '[1,0]'"
             "     from new_item, generate_series(0, 2) n",
             [first, first + count - 1],
@@ -183,7 +183,7 @@ async def base_page_counts(db: Database, base: UUID, item: UUID) -> dict[str, in
             for _ in range(2):  # the first may have hint bits to set
                 async with tx.transaction(force_rollback=True):
                     cursor = await tx.execute(
-                        statement, {"id": base, "base": base, "item": item, **parameters}
+                        statement, {"id": base, "base": base, "set": base, "item": item, **parameters}
                     )
                     counts[name] = page_count(await explain(cursor))
     return counts

@@ -10,7 +10,7 @@ from importlib import resources
 import pytest
 
 OWNERS = {
-    "catalog": {"base", "item", "progress"},
+    "catalog": {"base", "item", "progress", "chunk_set", "missing_item", "swap"},
     "connectors": {
         "connector",
         "connector_audience",

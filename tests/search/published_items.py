@@ -71,7 +71,7 @@ async def write(
         await contents.mark_contents_complete(tx, {digest: (len(content or ""), [])})
         await contents.save_versions(tx, [NewVersion(item.id, version, digest, "test")])
     versions = [VersionChunks(item.id, item.title, version, chunks) for item, version, chunks in batch]
-    await publish.write(tx, base.id, publish.prepare_write(versions))
+    await publish.write(tx, base.chunk_set, publish.prepare_write(versions))
 
 
 async def publish_version(tx: Tx, items: Sequence[Item], version: int, chunks: int) -> None:

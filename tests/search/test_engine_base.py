@@ -271,7 +271,9 @@ async def test_chunks_that_are_added_to_a_live_version_are_found_before_and_afte
     prepared = publish.prepare_write([VersionChunks(UUID(item), "picture", 1, [chunk])])
     engine.answers.clear()
     async with mill.db.transaction() as tx:
-        await publish.write_unindexed(tx, BaseId(UUID(base)), prepared)
+        row = await catalog.find_base(tx, BaseId(UUID(base)))
+        assert row is not None
+        await publish.write_unindexed(tx, row, prepared)
     for mode in ("text", "vector"):
         (hit, *_) = await search(http, base, "millstone description", mode=mode)
         assert hit["text"] == chunk.text

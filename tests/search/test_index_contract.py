@@ -323,7 +323,7 @@ async def test_a_base_is_removed_and_others_stay(setup: IndexSetup, request: pyt
     assert await setup.titles(base, "wheel", "hybrid") == []
     await setup.work()
     assert await setup.titles(other, "wheel", "hybrid") == ["a wheel"]
-    assert await setup.worker.value("select count(*) from chunk where base_id = %s", base.id) == 0
+    assert await setup.worker.value("select count(*) from chunk where set_id = %s", base.id) == 0
     if setup.kind == "opensearch":
         cluster: Cluster = request.getfixturevalue("opensearch")
         assert points(cluster, base.id) == []

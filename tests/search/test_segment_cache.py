@@ -59,11 +59,11 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def by_vector(db: Database, cache: SegmentCache, base: Base) -> list[Candidate]:
-    return await vector_search.search(db, cache, base.id, EVERYTHING, UNRESTRICTED, VECTOR, 20)
+    return await vector_search.search(db, cache, base, EVERYTHING, UNRESTRICTED, VECTOR, 20)
 
 
 async def by_words(db: Database, cache: SegmentCache, base: Base, query: str) -> list[Candidate]:
-    results = await keyword_search.search(db, cache, base.id, EVERYTHING, UNRESTRICTED, query, 20)
+    results = await keyword_search.search(db, cache, base, EVERYTHING, UNRESTRICTED, query, 20)
     return results.candidates
 
 

@@ -45,8 +45,8 @@ async def test_both_methods_return_the_same_as_comparing_every_visible_chunk(
     vector = EMBEDDER.vector("a query")
     async with store.read_transaction(db) as tx:
         estimate = await selectivity.measure_selectivity(tx, base.id, scope)
-        expected = [row.no for row in await store.nearest_chunks(tx, base.id, scope, vector, 10)]
-    hits = await vector_search.search(db, SegmentCache(2**20), base.id, scope, estimate, vector, 10)
+        expected = [row.no for row in await store.nearest_chunks(tx, base, scope, vector, 10)]
+    hits = await vector_search.search(db, SegmentCache(2**20), base, scope, estimate, vector, 10)
     assert [hit.no for hit in hits] == expected
     assert len(hits) == (10 if viewer.entries is None or viewer.entries else 0)
 
@@ -59,7 +59,7 @@ async def test_batches_grow_until_enough_chunks_are_visible(
     scope = Scope(Viewer(frozenset({"team:1"})))
     vector = EMBEDDER.vector("a query")
     hits = await vector_search.search(
-        db, SegmentCache(2**20), base.id, scope, selectivity.UNRESTRICTED, vector, ITEMS
+        db, SegmentCache(2**20), base, scope, selectivity.UNRESTRICTED, vector, ITEMS
     )
     assert len(hits) == ITEMS // 10 * EACH
 
@@ -75,7 +75,5 @@ def test_the_nearest_of_many_are_those_of_a_sort(values: list[int], data: st.Dat
 
 async def test_segments_that_do_not_fit_into_the_cache_are_read_again(db: Database, base: Base) -> None:
     cache, scope, vector = SegmentCache(1), Scope(), EMBEDDER.vector("a query")
-    first = await vector_search.search(db, cache, base.id, scope, selectivity.UNRESTRICTED, vector, 10)
-    assert (
-        await vector_search.search(db, cache, base.id, scope, selectivity.UNRESTRICTED, vector, 10) == first
-    )
+    first = await vector_search.search(db, cache, base, scope, selectivity.UNRESTRICTED, vector, 10)
+    assert await vector_search.search(db, cache, base, scope, selectivity.UNRESTRICTED, vector, 10) == first

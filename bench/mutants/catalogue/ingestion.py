@@ -6,7 +6,7 @@ MUTANTS = (
     Mutant(
         "vectors-are-not-reused",
         "ingest/pipeline.py",
-        "            vectors = await publish.reusable_vectors(tx, [base_id], hashes)",
+        "            vectors = await publish.reusable_vectors(tx, [base.chunk_set], hashes)",
         "            vectors = dict[bytes, Vector]()",
         ("S3-03",),
     ),

@@ -9,6 +9,7 @@ from gristmill.catalog.lifecycle import BaseStatus
 from gristmill.identity.organisation import OrgId
 
 BaseId = NewType("BaseId", UUID)
+ChunkSetId = NewType("ChunkSetId", UUID)
 OnRestart = Literal["resume", "park"]
 AssetReuse = Literal["any", "document", "force"]
 EmptyDocuments = Literal["fail", "warn"]
@@ -37,6 +38,10 @@ class Base:
     busy_since: datetime | None  # since when it has work that was not announced as done
     settings: dict[str, Any]
     org_id: OrgId
+    chunk_set: ChunkSetId  # the chunks that searches read
+    switching_until: datetime | None = (
+        None  # another set of chunks is about to take over: nothing is published until then
+    )
     index_kind: IndexKind = "embedded"  # where its chunks are searched: here, or in a search engine
     index_fill: IndexKind | None = None  # where it is moving to
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gristmill.catalog.base import BaseId, IndexKind
+from gristmill.catalog.base import BaseId, ChunkSetId, IndexKind
 from gristmill.catalog.store import queries
 from gristmill.db import Tx
 
@@ -20,11 +20,14 @@ async def switch_index(tx: Tx, base_id: BaseId) -> None:
 
 @dataclass(frozen=True)
 class IndexState:
-    """Which index of a base answers, and which is being filled."""
+    """Which index and which chunks of a base answer, and which index is being filled. `is_switching`: other chunks are about to
+    take over, and until then nothing is published."""
 
     id: BaseId
     index_kind: IndexKind
     index_fill: IndexKind | None
+    chunk_set: ChunkSetId
+    is_switching: bool
 
     @property
     def indexes(self) -> set[str | None]:

@@ -30,12 +30,14 @@ select b.* from base b
 -- Those of the bases that are not being deleted.
 select * from base where id = any (%(ids)s::uuid[]) and status <> 'deleting';
 
--- name: find_bases_by_embedder
--- Bases of one organisation whose vectors come from one embedder, the newest first.
-select b.id from base b
- where b.embedder_identity = %(identity)s and b.status <> 'deleting'
-   and b.org_id = (select m.org_id from base m where m.id = %(base)s)
- order by b.id desc limit %(limit)s;
+-- name: find_sets_by_embedder
+-- Sets of chunks whose vectors come from one embedder: all of this base, and the live ones of its organisation, the newest first.
+select s.id from chunk_set s where s.base_id = %(base)s and s.embedder_identity = %(identity)s and s.state <> 'removing'
+ union
+(select b.chunk_set from base b
+  where b.embedder_identity = %(identity)s and b.status <> 'deleting'
+    and b.org_id = (select m.org_id from base m where m.id = %(base)s)
+  order by b.id desc limit %(limit)s);
 
 -- name: has_hidden_items
 -- Whether principals do not see all of a base: its access list, or that of an item, does not allow them.
@@ -102,8 +104,9 @@ update base set index_fill = %(fill)s where id = %(id)s;
 update base set index_kind = index_fill, index_fill = null where id = %(id)s and index_fill is not null;
 
 -- name: index_states
--- Which index of each base answers, and which is being filled.
-select id, index_kind, index_fill from base where id = any (%(ids)s::uuid[]);
+-- Which index and which chunks of each base answer, which index is being filled, and whether documents wait for other chunks.
+select id, index_kind, index_fill, chunk_set, coalesce(switching_until > clock_now(), false) as is_switching
+  from base where id = any (%(ids)s::uuid[]);
 
 -- name: drop_base
 -- Removes a base of which nothing else is left.
@@ -249,8 +252,8 @@ delete from progress p
    and not exists (select from item i where i.id = p.item_id and i.wanted_version = p.version and i.is_active);
 
 -- name: lock_live_version
--- The number of chunks of a version, if it is live; locks its item until the transaction ends.
-select i.chunk_count from item i
+-- An item whose live version this is, locked until the transaction ends.
+select i.id from item i
  where i.id = %(item)s and i.live_version = %(version)s and i.status <> 'deleting' for no key update of i;
 
 -- name: add_chunk_count

@@ -14,7 +14,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from gristmill.catalog.access import ADMIN, Viewer
-from gristmill.catalog.base import Base, BaseId, IndexKind, OnRestart
+from gristmill.catalog.base import Base, BaseId, ChunkSetId, IndexKind, OnRestart
 from gristmill.catalog.item import Item, ItemId
 from gristmill.catalog.lifecycle import BaseStatus
 from gristmill.db import Queries, Reads, Tx
@@ -77,10 +77,12 @@ async def find_failed_bases(tx: Tx, code: str) -> list[Base]:
     return await queries.many(tx, Base, "find_failed_bases", code=code)
 
 
-async def find_bases_by_embedder(tx: Tx, base_id: BaseId, embedder_identity: str, limit: int) -> list[BaseId]:
-    """Bases of the same organisation whose vectors come from one embedder, the newest first."""
+async def find_sets_by_embedder(
+    tx: Tx, base_id: BaseId, embedder_identity: str, limit: int
+) -> list[ChunkSetId]:
+    """Sets of chunks whose vectors come from one embedder: all of a base, and live ones of its organisation."""
     return await queries.values(
-        tx, "find_bases_by_embedder", base=base_id, identity=embedder_identity, limit=limit
+        tx, "find_sets_by_embedder", base=base_id, identity=embedder_identity, limit=limit
     )
 
 
@@ -198,11 +200,9 @@ async def set_metadata(tx: Tx, item_id: ItemId, metadata: dict[str, Any]) -> Non
     await queries.run(tx, "set_metadata", id=item_id, metadata=Jsonb(metadata))
 
 
-async def lock_live_version(tx: Tx, item_id: ItemId, version: int) -> int | None:
-    """Lock an item until the transaction ends; the number of chunks of its live version, None when that is not
-    `version`."""
-    chunk_counts = await queries.values(tx, "lock_live_version", item=item_id, version=version)
-    return chunk_counts[0] if chunk_counts else None
+async def lock_live_version(tx: Tx, item_id: ItemId, version: int) -> bool:
+    """Lock an item until the transaction ends; False when its live version is another one."""
+    return bool(await queries.values(tx, "lock_live_version", item=item_id, version=version))
 
 
 async def add_chunk_count(tx: Tx, item_id: ItemId, chunks: int) -> None:

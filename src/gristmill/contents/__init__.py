@@ -70,6 +70,7 @@ from gristmill.contents.versions import (
     live_parts,
     publish,
     save_versions,
+    set_recipe,
     timeline,
 )
 
@@ -130,6 +131,7 @@ __all__ = [
     "reusable_descriptions",
     "save_conversion",
     "save_versions",
+    "set_recipe",
     "timeline",
     "touch_blob",
 ]

@@ -177,6 +177,11 @@ with back as (
     returning a.item_id, a.version)
 select distinct item_id as id, version from back order by 1;
 
+-- name: set_recipe
+-- Notes how the chunks of the live versions of items are made by now.
+update item_version v set recipe = %(recipe)s from item i
+ where i.id = any (%(items)s::uuid[]) and v.item_id = i.id and v.version = i.live_version and v.recipe is distinct from %(recipe)s;
+
 -- name: live_assets
 -- The images and tables of the live version, with their descriptions.
 select c.hash, c.number, c.kind, c.media_type, c.size, c.page, c.start, c."end", c.caption, c.inline, c.blob_hash,

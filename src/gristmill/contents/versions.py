@@ -45,6 +45,11 @@ async def save_versions(tx: Tx, versions: Sequence[NewVersion]) -> None:
         )
 
 
+async def set_recipe(tx: Tx, items: Sequence[ItemId], recipe: str) -> None:
+    """Note how the chunks of the live versions of items are made by now."""
+    await queries.run(tx, "set_recipe", items=list(items), recipe=recipe)
+
+
 @dataclass(frozen=True)
 class FinishedVersion:
     """A version all of whose chunks are written."""

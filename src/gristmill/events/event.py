@@ -202,6 +202,25 @@ class BaseRestored(Event):
 
 
 @dataclass(frozen=True)
+class BaseEmbedderCompared(Event):
+    """The embedder that is to take over in a base was compared with the old one: the swap waits for approval, or is
+    refused."""
+
+    swap_id: UUID
+    embedder: str
+    state: str
+
+
+@dataclass(frozen=True)
+class BaseEmbedderSwitched(Event):
+    """Another embedder has taken over in a base: searches read its vectors from now on."""
+
+    swap_id: UUID
+    embedder: str
+    previous_embedder: str
+
+
+@dataclass(frozen=True)
 class BaseDeleted(Event):
     """A base was marked for deletion: it is no longer visible."""
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill import clock, faults
-from gristmill.catalog import BaseId
+from gristmill.catalog import Base
 from gristmill.embedding import Embedder
 from gristmill.errors import Transient, WorkError
 from gristmill.ingest.chunk import TextChunk
@@ -47,7 +47,7 @@ _RATE_LIMIT_CODES = frozenset({"embedder_rate_limited", "embedder_paced"})
 
 Vector = NDArray[np.float32]
 VectorOrError = Vector | WorkError
-FindVectors = Callable[[str, BaseId, Sequence[bytes]], Awaitable[dict[bytes, Vector]]]
+FindVectors = Callable[[str, Base, Sequence[bytes]], Awaitable[dict[bytes, Vector]]]
 EmbedEach = Callable[[Embedder, Sequence[str]], Awaitable[Sequence[VectorOrError]]]
 
 
@@ -147,9 +147,9 @@ class EmbedStage:
         if not batch:
             return []
         known: dict[bytes, Vector] = {}
-        for base_id in {queued.queue.task.base.id for queued in batch}:
-            hashes = list({queued.digest for queued in batch if queued.queue.task.base.id == base_id})
-            known |= await self._find_vectors(self._embedder.identity, base_id, hashes)
+        for base in {queued.queue.task.base.chunk_set: queued.queue.task.base for queued in batch}.values():
+            hashes = list({queued.digest for queued in batch if queued.queue.task.base.id == base.id})
+            known |= await self._find_vectors(self._embedder.identity, base, hashes)
         texts = {queued.digest: queued.chunk.text for queued in batch if queued.digest not in known}
         in_other_batch = {
             digest: self._pending_vectors[digest] for digest in texts if digest in self._pending_vectors

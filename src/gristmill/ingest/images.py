@@ -60,10 +60,10 @@ async def images_with_descriptions(
         (descriptions[image.hash], image.start, image.page) for image in images if image.hash in descriptions
     ]
     limit = token_limit(task.embedder, task.base.chunking)
-    return assets, await asyncio.to_thread(_description_chunks, known, task.embedder, limit)
+    return assets, await asyncio.to_thread(description_chunks, known, task.embedder, limit)
 
 
-def _description_chunks(
+def description_chunks(
     descriptions: Sequence[tuple[str, int, int | None]], embedder: Embedder, limit: int
 ) -> list[TextChunk]:
     """Chunks of image descriptions, each with the position and page of its image. Blocks: run it in a thread."""
@@ -143,7 +143,7 @@ class ImageAnalyser:
                 )
             with job.during(Activity.AWAY):
                 text = await self._describe(job, asset)
-            chunks = await self._embed_description(base, asset, text)
+            chunks: list[Chunk] | None = await self._embed_description(base, asset, text)
         except Transient:
             async with self._db.transaction() as tx:
                 await catalog.lock_base_shared(tx, base.id)
@@ -158,7 +158,12 @@ class ImageAnalyser:
                     tx, work.item_id, work.version, error.code, error.message, asset.hash
                 )
             return
-        await self._write(job, base, asset, text, chunks)
+        while chunks is not None and not await self._write(job, base, asset, text, chunks):
+            # Another embedder has taken over since: the description is known, and only its vectors are made again.
+            async with self._db.connection() as tx:
+                switched = await catalog.find_base(tx, base.id)
+            base = switched or base
+            chunks = None if switched is None else await self._embed_description(base, asset, text)
 
     async def _describe(self, job: Job, asset: WaitingAsset) -> str:
         scratch = self._originals.scratch
@@ -175,10 +180,10 @@ class ImageAnalyser:
         await embedder.load()
         limit = token_limit(embedder, base.chunking)
         description = [(text, asset.start, asset.page)]
-        chunks = await asyncio.to_thread(_description_chunks, description, embedder, limit)
+        chunks = await asyncio.to_thread(description_chunks, description, embedder, limit)
         hashes = [text_hash(chunk.text) for chunk in chunks]
         async with self._db.connection() as tx:
-            known = await publish.reusable_vectors(tx, [base.id], hashes)
+            known = await publish.reusable_vectors(tx, [base.chunk_set], hashes)
         new = [chunk.text for chunk, digest in zip(chunks, hashes, strict=True) if digest not in known]
         for new_text, vector in zip(new, await embed_each(embedder, new), strict=True):
             if isinstance(vector, WorkError):
@@ -191,29 +196,34 @@ class ImageAnalyser:
 
     async def _write(
         self, job: Job, base: Base, asset: WaitingAsset, text: str, chunks: Sequence[Chunk]
-    ) -> None:
+    ) -> bool:
         """Publish the image's chunks, if its version is still live. They are lexed before the transaction begins: a segment
-        does not contain the indexes that the transaction assigns."""
+        does not contain the indexes that the transaction assigns. False if the base has other vectors by now."""
         work = AnalyseAssets.of(job)
         lexed = VersionChunks(work.item_id, asset.title, work.version, chunks)
         prepared = await asyncio.to_thread(publish.prepare_write, [lexed]) if chunks else None
         async with self._db.transaction() as tx:
             await catalog.lock_base_shared(tx, base.id)
             await jobs.fence(tx, job)
-            first = await catalog.lock_live_version(tx, work.item_id, work.version)
+            is_live = await catalog.lock_live_version(tx, work.item_id, work.version)
             current = await catalog.find_base(tx, base.id)  # it may be moving to another index since
-            if first is None or current is None:
-                return
+            if not is_live or current is None:
+                return True
+            if current.chunk_set != base.chunk_set:
+                return False
+            first = await publish.next_chunk_index(tx, current.chunk_set, work.item_id, work.version)
             numbered = [replace(chunk, index=first + number) for number, chunk in enumerate(chunks)]
             if prepared is not None:
                 written = PreparedWrite([replace(lexed, chunks=numbered)], prepared.segment)
                 if current.is_in_engine:  # searches find them in the table until `update_index` has put them
-                    await publish.write_unindexed(tx, base.id, written, with_segment=current.has_segments)
+                    await publish.write_unindexed(tx, current, written, with_segment=current.has_segments)
                 else:
-                    await publish.write(tx, base.id, written)
+                    await publish.write(tx, current.chunk_set, written)
+            await catalog.mark_missing(tx, [work.item_id])
             await contents.record_description(tx, work.item_id, work.version, asset.hash, text, len(numbered))
             await jobs.reset_attempts(tx, [job])
             await faults.point("assets.before_commit")
+        return True
 
     async def _finish(self, tx: Tx, job: Job) -> None:
         work = AnalyseAssets.of(job)

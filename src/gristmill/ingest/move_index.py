@@ -88,7 +88,7 @@ class IndexMover:
                 after = texts[-1].no
                 async with self._db.transaction() as tx:
                     await jobs.fence(tx, job)
-                    await publish.add_segment(tx, base.id, new)
+                    await publish.add_segment(tx, base.chunk_set, new)
                     await jobs.save_result(tx, job, {"after": after})
                 await faults.point("move_index.step")
 
@@ -125,7 +125,7 @@ class IndexMover:
         while has_more:
             async with self._db.transaction() as tx:
                 await jobs.fence(tx, job)
-                has_more = await removal.drop_only_segments(tx, base_id)
+                has_more = await removal.drop_only_segments(tx, base.chunk_set)
 
     async def _progress(self, job: Job) -> dict[str, Any]:
         async with self._db.connection() as tx:

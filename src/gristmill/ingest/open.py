@@ -14,12 +14,13 @@ from gristmill.catalog import Base, DocumentToRead, ItemId
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders
 from gristmill.errors import GristmillError, Invalid, LeaseLost, Permanent
+from gristmill.ingest.base_changes import SWITCH_DELAY
 from gristmill.ingest.chunk import RECIPE, token_limit
 from gristmill.ingest.inspect_original import PAGE_READER, TEXT_READER
 from gristmill.ingest.processors import Processor
 from gristmill.ingest.read import READER
 from gristmill.ingest.task import IndexTask, base_of
-from gristmill.jobs import Job
+from gristmill.jobs import Job, Snooze
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.search import publish
 from gristmill.work import IndexDocument
@@ -36,6 +37,9 @@ class Refusal:
     """Why a job can't be worked on."""
 
     error: Exception
+
+
+OpenedJob = IndexTask | Refusal | Snooze | None
 
 
 def embedder_of(base: Base, embedders: Embedders) -> Embedder:
@@ -66,19 +70,23 @@ class JobOpener:
     ) -> None:
         self._db, self._embedders, self._sources, self._processors = db, embedders, sources, processors
 
-    async def open(self, claimed: Sequence[Job]) -> list[IndexTask | Refusal | None]:
-        """For each job its task, why it is refused, or None if there is nothing to do."""
-        results: dict[Job, IndexTask | Refusal | None] = dict.fromkeys(claimed)
+    async def open(self, claimed: Sequence[Job]) -> list[OpenedJob]:
+        """For each job its task, why it is refused or waits, or None if there is nothing to do."""
+        results: dict[Job, OpenedJob] = dict.fromkeys(claimed)
         async with self._db.transaction() as tx:
             await catalog.lock_bases_shared(tx, [base_of(job) for job in claimed])
             fenced = await jobs.fence_all(tx, claimed)
             bases = await catalog.find_bases(tx, [base_of(job) for job in claimed])
+            states = await catalog.index_states(tx, list(bases))
             wanted: dict[ItemId, Job] = {}
             for job in claimed:
                 base = bases.get(base_of(job))
                 if job.id not in fenced:
                     lost = f"This worker no longer holds the lease of job {job.id}."
                     results[job] = Refusal(LeaseLost(lost))
+                elif base is not None and states[base.id].is_switching:
+                    # It would be embedded with an embedder that is about to be replaced.
+                    results[job] = Snooze(SWITCH_DELAY)
                 elif base is not None and (error := self._blocking_error(job, base)) is not None:
                     results[job] = Refusal(error)
                 elif base is not None:
@@ -103,13 +111,13 @@ class JobOpener:
 
     async def _task(self, tx: Tx, job: Job, base: Base, item: DocumentToRead) -> IndexTask:
         embedder = self._embedders.get(base.embedder)
-        recipe = _recipe(embedder, base.chunking)
+        recipe = recipe_of(embedder, base.chunking)
         validators = self._validators_to_send(base, item) if item.live_recipe == recipe else {}
         source = self._sources.for_item(item, note=item.body, blob=item.blob_name, validators=validators)
         version = item.wanted_version
         written: set[int] = set()
         if item.begun_content is not None:
-            written = await publish.existing_chunk_indexes(tx, base.id, item.id, version)
+            written = await publish.existing_chunk_indexes(tx, base.chunk_set, item.id, version)
         return IndexTask(job, base, item, version, embedder, source, recipe, frozenset(written))
 
     def _validators_to_send(self, base: Base, item: DocumentToRead) -> dict[str, str]:
@@ -123,6 +131,6 @@ class JobOpener:
         return validators if is_same_reader and base.asset_reuse != "force" else {}
 
 
-def _recipe(embedder: Embedder, chunking: dict[str, Any]) -> str:
+def recipe_of(embedder: Embedder, chunking: dict[str, Any]) -> str:
     """What decides how content is chunked and embedded: the same recipe and content give the same chunks."""
     return json.dumps([RECIPE, token_limit(embedder, chunking), embedder.identity])

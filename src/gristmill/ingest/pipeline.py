@@ -16,7 +16,7 @@ from dataclasses import replace
 from time import monotonic
 
 from gristmill import catalog, contents, events, faults, jobs
-from gristmill.catalog import BaseId, BaseStatus
+from gristmill.catalog import Base, BaseId, BaseStatus
 from gristmill.contents import ContentAsset, ContentAttachment
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders, embed_each
@@ -29,7 +29,7 @@ from gristmill.ingest.image_describers import ImageDescriber
 from gristmill.ingest.images import images_with_descriptions
 from gristmill.ingest.inspect_original import InspectedOriginal
 from gristmill.ingest.offload import CpuOffload
-from gristmill.ingest.open import EmbedderChanged, JobOpener, Refusal
+from gristmill.ingest.open import EmbedderChanged, JobOpener, OpenedJob, Refusal, embedder_of
 from gristmill.ingest.processors import Processor, choose_reader
 from gristmill.ingest.progress import DocumentProgress, ProgressReporter
 from gristmill.ingest.read import ReadStage
@@ -43,7 +43,7 @@ from gristmill.ingest.task import (
     base_of,
 )
 from gristmill.ingest.write import WriteStage
-from gristmill.jobs import Activity, Done, Job, NewJob, Outcome, QueueLimits
+from gristmill.jobs import Activity, Done, Job, NewJob, Outcome, QueueLimits, Snooze
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.readers.pool import ReaderPool
 from gristmill.search import publish
@@ -54,7 +54,7 @@ from gristmill.work import CheckFileProcessing, IndexDocument
 
 LARGE_DOCUMENT = 100 << 20  # bytes from which a document gets a warning
 JOBS_PER_OPEN = 64  # jobs that are opened in one transaction
-_REUSE_BASES = 16  # other bases of the same embedder that are searched for a text's vector
+REUSE_BASES = 16  # other bases of the same embedder that are searched for a text's vector
 
 
 class Pipeline:
@@ -75,10 +75,11 @@ class Pipeline:
     ) -> None:
         self._large_document = large_document
         self._db, self._describer, self._processors = db, analyst, processors or {}
+        self._embedders = embedders
         self._stages = stages or Stages()
         opener = JobOpener(db, embedders, originals, self._processors)
-        self._open_jobs: Batcher[Job, IndexTask | Refusal | None] = Batcher(opener.open, size=JOBS_PER_OPEN)
-        self._offload = CpuOffload()
+        self._open_jobs: Batcher[Job, OpenedJob] = Batcher(opener.open, size=JOBS_PER_OPEN)
+        self.offload = self._offload = CpuOffload()
         self._read_stage = ReadStage(db, originals, readers, self._offload, self._stages.threads)
         self._attachments = AttachmentFiler(db, limits)
         self._embed_stages: dict[str, EmbedStage] = {}
@@ -96,6 +97,8 @@ class Pipeline:
             task = await self._open_jobs.submit(job)
         if task is None:
             return Done()
+        if isinstance(task, Snooze):
+            return task
         if isinstance(task, Refusal):
             raise task.error
         await faults.point("index.opened")
@@ -120,10 +123,20 @@ class Pipeline:
             await publish.discard_unpublished(tx, base_id, work.item_id)
             event = ItemFailed(base_id, work.item_id, work.version, error.code, error.message)
             await events.record(tx, event)
-        if isinstance(error, EmbedderChanged):
+        if isinstance(error, EmbedderChanged) and await self._lacks_embedder(tx, base_id):
             await catalog.set_base_status(tx, base_id, BaseStatus.FAILED, error.code, error.message)
             await events.record(tx, BaseFailed(base_id, error.code, error.message))
         await events.announce_ready(tx, [base_id])
+
+    async def _lacks_embedder(self, tx: Tx, base_id: BaseId) -> bool:
+        """Whether the base's embedder is still missing or another one: it may have been exchanged since."""
+        base = await catalog.find_base(tx, base_id)
+        try:
+            if base is not None:
+                embedder_of(base, self._embedders)
+        except EmbedderChanged:
+            return True
+        return False
 
     # ── read ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -286,7 +299,7 @@ class Pipeline:
         async with self._db.transaction() as tx:
             await catalog.lock_base_shared(tx, task.base.id)
             await jobs.fence(tx, task.job)
-            await publish.discard_version(tx, task.base.id, item.id, task.version)
+            await publish.discard_version(tx, task.base.chunk_set, item.id, task.version)
         return frozenset()
 
     async def _discard_image_chunks(
@@ -298,7 +311,7 @@ class Pipeline:
             async with self._db.transaction() as tx:
                 await catalog.lock_base_shared(tx, task.base.id)
                 await jobs.fence(tx, task.job)
-                await publish.discard_from_index(tx, task.base.id, task.item.id, task.version, first)
+                await publish.discard_from_index(tx, task.base.chunk_set, task.item.id, task.version, first)
         return remaining
 
     async def _add_image_chunks(self, task: IndexTask, window: ReadWindow, first: int) -> ReadWindow:
@@ -319,19 +332,13 @@ class Pipeline:
             )
         return self._embed_stages[embedder.identity]
 
-    async def _find_vectors(
-        self, identity: str, base_id: BaseId, hashes: Sequence[bytes]
-    ) -> dict[bytes, Vector]:
+    async def _find_vectors(self, identity: str, base: Base, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
         """The vectors of texts that were embedded before: in the same base, then in others of the same embedder."""
         async with self._db.connection() as tx:
-            vectors = await publish.reusable_vectors(tx, [base_id], hashes)
+            vectors = await publish.reusable_vectors(tx, [base.chunk_set], hashes)
             if missing := [digest for digest in hashes if digest not in vectors]:
-                others = [
-                    other
-                    for other in await catalog.find_bases_by_embedder(tx, base_id, identity, _REUSE_BASES)
-                    if other != base_id
-                ]
-                if others:
+                others = await catalog.find_sets_by_embedder(tx, base.id, identity, REUSE_BASES)
+                if others := [other for other in others if other != base.chunk_set]:
                     vectors |= await publish.reusable_vectors(tx, others, missing)
         return vectors
 

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from gristmill import catalog, clock, contents, events, faults, jobs
-from gristmill.catalog import BaseId, ItemId
+from gristmill.catalog import BaseId, ChunkSetId, ItemId
 from gristmill.db import Database, Tx
 from gristmill.events import BaseRemoved, Event, ItemsRemoved
 from gristmill.ingest.update_index import ENGINE_RETRY_DELAY, remove_deleted
@@ -112,11 +112,17 @@ class Remover:
 
     async def _remove_index(self, job: Job, base_id: BaseId) -> None:
         """Remove the chunks and segments of a base."""
+        async with self._db.connection() as tx:
+            sets = await catalog.find_chunk_sets(tx, base_id)
+        for chunk_set in sets:
+            await self._remove_chunks(job, chunk_set.id)
+
+    async def _remove_chunks(self, job: Job, set_id: ChunkSetId) -> None:
         last: int | None = 0
         while last is not None:
             started = time.monotonic()
             async with self._batch(job) as tx:
-                dropped = await removal.drop_chunks(tx, base_id, last)
+                dropped = await removal.drop_chunks(tx, set_id, last)
                 await _add_to_receipt(tx, job, {"chunks": dropped.chunks})
             last = dropped.last
             await faults.point("remove.batch")
@@ -125,7 +131,7 @@ class Remover:
         while has_more:
             started = time.monotonic()
             async with self._batch(job) as tx:
-                has_more = await removal.drop_segments(tx, base_id)
+                has_more = await removal.drop_segments(tx, set_id)
             await faults.point("remove.batch")
             await _yield_to_others(started)
 

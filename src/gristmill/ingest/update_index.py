@@ -188,7 +188,7 @@ async def remove_deleted(db: Database, job: Job, base: Base, index: EngineIndex)
         announced = await tasks.removals(tx, base.id)
     while True:
         async with db.connection() as tx:
-            numbers = await tasks.numbers_to_remove(tx, base.id, _NUMBERS)
+            numbers = await tasks.numbers_to_remove(tx, base.chunk_set, _NUMBERS)
         if numbers:
             await index.remove(base.id, numbers)
             await faults.point("update_index.removed")
@@ -197,7 +197,7 @@ async def remove_deleted(db: Database, job: Job, base: Base, index: EngineIndex)
             if not numbers:
                 await tasks.close(tx, announced)
                 return
-            await tasks.forget_removed(tx, base.id, numbers)
+            await tasks.forget_removed(tx, base.chunk_set, numbers)
 
 
 def _points(

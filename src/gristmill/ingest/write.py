@@ -18,14 +18,14 @@ them. When a transaction fails, its documents are written one by one, so that on
 import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from datetime import timedelta
 from operator import itemgetter
 
 from gristmill import catalog, contents, events, faults, jobs
 from gristmill.catalog import BaseId
 from gristmill.db import Database, DatabaseUnavailable, Tx
-from gristmill.errors import LeaseLost, Transient
+from gristmill.errors import LeaseLost
 from gristmill.events import DocumentContentExtracted
+from gristmill.ingest.base_changes import end_outdated_attempts
 from gristmill.ingest.batcher import Batcher
 from gristmill.ingest.engine_put import EnginePut, EngineStage, PutQueue
 from gristmill.ingest.offload import CpuOffload
@@ -77,10 +77,12 @@ class WriteStage:
         )
         self._queues: dict[IndexTask, PutQueue] = {}  # of documents in a search engine
         self._indexed: Batcher[EnginePut, None] = Batcher(self._mark_indexed, size=DOCUMENTS_PER_TRANSACTION)
-        self._engine = EngineStage(db, indexes, self._indexed.submit, self._is_more_coming)
-
-    def _is_more_coming(self) -> bool:
-        return any(not queue.is_written for queue in self._queues.values())
+        self._engine = EngineStage(
+            db,
+            indexes,
+            self._indexed.submit,
+            lambda: any(not queue.is_written for queue in self._queues.values()),
+        )
 
     async def begin(self, task: IndexTask, content: VersionContent) -> None:
         """Prepare to write a document with this content. What an earlier attempt wrote and the engine lacks is put now."""
@@ -194,14 +196,14 @@ class WriteStage:
         """Write all of it; returns what is to be put into an engine."""
         marked = await self._store_contents(tx, planned)
         prepared = [entry for batch in batches for entry in batch.prepared.items()]
-        in_engine = {write.task.base.id: write.task.base for write in planned if write.task.base.is_in_engine}
+        bases = {write.task.base.id: write.task.base for write in planned}
         pending: list[PendingPut] = []
         for base_id, chunks in sorted(prepared, key=itemgetter(0)):
-            if base_id in in_engine:
-                with_segment = in_engine[base_id].has_segments
-                pending += await publish.write_unindexed(tx, base_id, chunks, with_segment=with_segment)
+            base = bases[base_id]
+            if base.is_in_engine:
+                pending += await publish.write_unindexed(tx, base, chunks, with_segment=base.has_segments)
             else:
-                await publish.write(tx, base_id, chunks)
+                await publish.write(tx, base.chunk_set, chunks)
         await jobs.reset_attempts(
             tx, [write.task.job for write in planned if write.chunks and not write.is_last]
         )
@@ -290,7 +292,7 @@ class WriteStage:
         and locked. The others are completed."""
         await catalog.lock_bases_shared(tx, [task.base.id for task in tasks])
         fenced = await jobs.fence_all(tx, [task.job for task in tasks])
-        await self._fail_moved(tx, tasks)
+        await end_outdated_attempts(tx, tasks)
         owned = [task for task in tasks if task.job.id in fenced]
         wanted = await catalog.lock_wanted_versions(tx, [task.key for task in owned])
         for task in tasks:
@@ -302,16 +304,6 @@ class WriteStage:
                 task.completion.finish()
         # The rest of a document that failed must not be published: its job is about to be tried again.
         return {task for task in owned if task.item.id in wanted and not task.completion.is_done}
-
-    async def _fail_moved(self, tx: Tx, tasks: Sequence[IndexTask]) -> None:
-        """End the attempts of documents whose base has begun a move to another index since they were opened: the next attempt
-        writes for both."""
-        states = await catalog.index_states(tx, [task.base.id for task in tasks])
-        for task in tasks:
-            state = states.get(task.base.id)
-            if state is not None and not state.indexes <= task.base.indexes:
-                message = "The base is moving to another index."
-                task.completion.fail(Transient(message, code="index_moved", retry_after=timedelta(0)))
 
     async def _store_contents(self, tx: Tx, planned: Sequence[PlannedWrite]) -> list[DocumentState]:
         """Contents first, because versions refer to them. The parts of contents that are complete are not stored again.

@@ -35,7 +35,8 @@ select i.id, i.base_id from item i join base b on b.id = i.base_id
 select s.id from unnest(%(ids)s::uuid[]) s(id)
  where exists (select from item i join base b on b.id = i.base_id where i.id = s.id and b.org_id = %(org)s)
     or exists (select from base b where b.id = s.id and b.org_id = %(org)s)
-    or exists (select from chunk c join base b on b.id = c.base_id where c.item_id = s.id and b.org_id = %(org)s)
+    or exists (select from chunk c join chunk_set t on t.id = c.set_id join base b on b.id = t.base_id
+                where c.item_id = s.id and b.org_id = %(org)s)
     or exists (select from connector_run r join connector c on c.id = r.connector_id where r.id = s.id and c.org_id = %(org)s)
  limit 100;
 
@@ -86,7 +87,7 @@ select not exists (
 select i.id from item i join base b on b.id = i.base_id
  where i.status <> 'deleting' and b.status <> 'deleting' and i.live_version is not null
    and i.chunk_count <> (select count(*) from chunk c
-                          where c.base_id = i.base_id and c.item_id = i.id and c.version = i.live_version)
+                          where c.set_id = b.chunk_set and c.item_id = i.id and c.version = i.live_version)
  order by i.id limit %(limit)s;
 
 -- name: find_leftover_items
@@ -113,6 +114,12 @@ select r.id, r.connector_id from connector_run r
 
 -- name: find_leftover_bases
 -- Bases with chunks of versions that were never published, or of deleted items.
-select distinct c.base_id from chunk c left join item i on i.id = c.item_id
- where i.id is null or (i.status in ('completed', 'failed') and c.version is distinct from i.live_version)
+-- In sets that don't answer, other versions than the live one are no damage.
+select distinct s.base_id from chunk c join chunk_set s on s.id = c.set_id left join item i on i.id = c.item_id
+ where i.id is null
+    or (s.state = 'live' and i.status in ('completed', 'failed') and c.version is distinct from i.live_version)
  limit %(limit)s;
+
+-- name: find_leftover_sets
+-- Sets of chunks that belong to no base.
+select distinct c.set_id from chunk c where not exists (select from chunk_set s where s.id = c.set_id) limit %(limit)s;

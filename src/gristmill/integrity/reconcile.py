@@ -120,6 +120,8 @@ class Reconciler:
         repairs = Counter[str](dict.fromkeys((*DAMAGE, *UNUSED), 0))
         for base_id in await self._suspect_bases(thorough):
             repairs.update(await self._repair(base_id, thorough))
+        if thorough:
+            await self._drop_leftover_sets(repairs)
         await self._wake_webhooks(repairs)
         await self._repair_connectors(repairs)
         await self._collect_garbage(repairs, thorough)
@@ -164,6 +166,18 @@ class Reconciler:
                 step[name] >= BATCH_SIZE for name in ("items", "containers", "deletions", "versions")
             )
         return repairs
+
+    async def _drop_leftover_sets(self, repairs: Counter[str]) -> None:
+        """Delete the chunks of bases that are gone."""
+        async with self._db.connection() as tx:
+            sets = await store.find_leftover_sets(tx, _SUSPECTS)
+        for set_id in sets:
+            last: int | None = 0
+            while last is not None:
+                async with self._db.transaction() as tx:
+                    dropped = await removal.drop_chunks(tx, set_id, last)
+                repairs["versions"] += dropped.chunks
+                last = dropped.last
 
     async def _wake_webhooks(self, repairs: Counter[str]) -> None:
         has_more = True
@@ -222,9 +236,7 @@ class Reconciler:
 
 
 async def _repair_deleting_base(tx: Tx, base_id: BaseId) -> Counter[str]:
-    """Queue the removal of a base that is being deleted, or delete chunks of a base that is gone."""
-    if await catalog.find_base_in_any_state(tx, base_id) is None:
-        return Counter(versions=(await removal.drop_chunks(tx, base_id, after=0)).chunks)
+    """Queue the removal of a base that is being deleted."""
     if base_id not in await store.find_unremoved_bases(tx, _SUSPECTS):
         return Counter()
     await jobs.enqueue(tx, NewJob(DeleteBase(base_id), lane=str(base_id)))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from gristmill.catalog import BaseId, ItemId
+from gristmill.catalog import BaseId, ChunkSetId, ItemId
 from gristmill.db import Queries, Tx
 from gristmill.identity import OrgId
 
@@ -76,6 +76,11 @@ async def find_leftover_items(tx: Tx, limit: int) -> list[UUID]:
 async def find_leftover_bases(tx: Tx, limit: int) -> list[BaseId]:
     """Bases with chunks of versions that were never published, or of items that do not exist any more."""
     return await queries.values(tx, "find_leftover_bases", limit=limit)
+
+
+async def find_leftover_sets(tx: Tx, limit: int) -> list[ChunkSetId]:
+    """Sets of chunks that belong to no base."""
+    return await queries.values(tx, "find_leftover_sets", limit=limit)
 
 
 async def find_unused_contents(tx: Tx, limit: int) -> list[bytes]:

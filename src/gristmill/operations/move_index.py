@@ -37,7 +37,7 @@ async def rebuild_index(db: Database, base_id: BaseId) -> JobId:
         base = await _lock_settled_base(tx, base_id)
         if base.index_kind != "embedded":
             return await _fill(tx, base, base.index_kind)
-        await compaction.mark_for_rebuild(tx, base_id)
+        await compaction.mark_for_rebuild(tx, base.chunk_set)
         (job,) = await jobs.enqueue(tx, NewJob(CompactBase(base_id), lane=base.lane))
     return job.id
 
@@ -48,6 +48,12 @@ async def _lock_settled_base(tx: Tx, base_id: BaseId) -> Base:
         action = "rebuilt" if base.is_rebuilding else f"moved to {base.index_fill}"
         raise Conflict(
             f"The index of this base is being {action}. Wait until that has ended.", code="index_moving"
+        )
+    swap = await catalog.last_swap(tx, base_id)
+    if swap is not None and swap.is_open:
+        raise Conflict(
+            "The embedder of this base is being changed. Wait until that has ended, or cancel it.",
+            code="swap_under_way",
         )
     return base
 

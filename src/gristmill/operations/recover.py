@@ -32,7 +32,7 @@ async def recover_bases(db: Database, embedders: Embedders) -> int:
     for base in failed:
         if not _has_its_embedder(base, embedders):
             continue
-        retried = await _retry_documents(db, base)
+        retried = await retry_documents(db, base)
         if await _restore(db, base):
             log.warning("a failed base has its embedder again", extra={"base": base.id, "retried": retried})
             recovered += 1
@@ -56,7 +56,8 @@ async def _restore(db: Database, base: Base) -> bool:
     return True
 
 
-async def _retry_documents(db: Database, base: Base) -> int:
+async def retry_documents(db: Database, base: Base) -> int:
+    """Retry the documents of a base whose jobs ended because its embedder had changed; how many."""
     retried = 0
     before: JobId | None = None
     while True:

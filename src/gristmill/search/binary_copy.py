@@ -9,7 +9,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-COLUMNS = 'base_id, item_id, version, index, no, text, text_hash, start, "end", page, headings, embedding'
+COLUMNS = 'set_id, item_id, version, index, no, text, text_hash, start, "end", page, headings, embedding'
 HEADER = b"PGCOPY\n\xff\r\n\x00" + struct.pack(">ii", 0, 0)
 TRAILER = struct.pack(">h", -1)
 
@@ -35,10 +35,10 @@ def text_hash(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()[:16]
 
 
-def encode_chunk(base_id: UUID, item_id: UUID, version: int, no: int, chunk: Chunk) -> bytes:
+def encode_chunk(set_id: UUID, item_id: UUID, version: int, no: int, chunk: Chunk) -> bytes:
     """One row of the table `chunk`."""
     return encode_row(
-        base_id.bytes,
+        set_id.bytes,
         item_id.bytes,
         struct.pack(">i", version),
         struct.pack(">i", chunk.index),

@@ -110,9 +110,9 @@ async def keep_compacting(db: Database) -> None:
         await clock.pause(_CHECK_INTERVAL)
 
 
-async def mark_for_rebuild(tx: Tx, base_id: BaseId) -> None:
-    """Have all segments of a base built again from the chunks' texts. They answer until then."""
-    await compaction_store.set_lexer_version(tx, base_id, _NO_LEXER)
+async def mark_for_rebuild(tx: Tx, set_id: UUID) -> None:
+    """Have all segments of a set built again from the chunks' texts. They answer until then."""
+    await compaction_store.set_lexer_version(tx, set_id, _NO_LEXER)
 
 
 class Compactor:
@@ -124,51 +124,54 @@ class Compactor:
     async def compact(self, job: Job) -> Outcome:
         """Compact a base, one step at a time, until nothing is left to do."""
         base_id = CompactBase.of(job).base_id
-        while await self._step(job, base_id):
-            await asyncio.to_thread(memory.trim)
-            await faults.point("tidy.step")
+        async with self._db.connection() as tx:
+            sets = await compaction_store.sets_to_compact(tx, base_id)
+        for set_id in sets:
+            while await self._step(job, base_id, set_id):
+                await asyncio.to_thread(memory.trim)
+                await faults.point("tidy.step")
         return Done()
 
-    async def _step(self, job: Job, base_id: BaseId) -> bool:
+    async def _step(self, job: Job, base_id: BaseId, set_id: UUID) -> bool:
         async with self._db.connection() as tx:
             if await catalog.find_base(tx, base_id) is None:
                 return False
-            rows = await store.list_segments(tx, base_id)
+            rows = await store.list_segments(tx, set_id)
             stale = next((row for row in rows if row.lexer_version != LEXER_VERSION), None)
             chosen = (
                 [stale]
                 if stale
-                else segments_to_merge(rows) or await self._segment_with_deletions(base_id, rows)
+                else segments_to_merge(rows) or await self._segment_with_deletions(set_id, rows)
             )
         if not chosen:
             return False
         new_segments, dropped_numbers = await (
-            self._lex_again(base_id, chosen[0]) if stale else self._merge(base_id, chosen)
+            self._lex_again(set_id, chosen[0]) if stale else self._merge(set_id, chosen)
         )
-        return await self._replace(job, base_id, chosen, new_segments, dropped_numbers)
+        return await self._replace(job, set_id, chosen, new_segments, dropped_numbers)
 
-    async def _segment_with_deletions(self, base_id: BaseId, rows: Sequence[SegmentRow]) -> list[SegmentRow]:
+    async def _segment_with_deletions(self, set_id: UUID, rows: Sequence[SegmentRow]) -> list[SegmentRow]:
         """A segment with enough deleted chunks to be rewritten by itself, in a list; empty if there is none."""
         async with self._db.connection() as tx:
-            deleted = np.array(await compaction_store.list_deleted_numbers(tx, base_id), np.int64)
+            deleted = np.array(await compaction_store.list_deleted_numbers(tx, set_id), np.int64)
             if not len(deleted):
                 return []
-            is_overdue = await compaction_store.has_overdue_deletions(tx, base_id, MAX_DELETED_AGE)
+            is_overdue = await compaction_store.has_overdue_deletions(tx, set_id, MAX_DELETED_AGE)
             for row in rows:
-                (stored,) = await segment_store.read_chunk_arrays(tx, base_id, [row.id])
+                (stored,) = await segment_store.read_chunk_arrays(tx, set_id, [row.id])
                 deleted_count = int(np.isin(np.frombuffer(stored.nos, ">i8"), deleted).sum())
                 if deleted_count and (is_overdue or deleted_count * 10 >= row.chunks):
                     return [row]
             if is_overdue:  # no segment contains these numbers
-                await compaction_store.forget_deleted(tx, base_id, deleted.tolist())
+                await compaction_store.forget_deleted(tx, set_id, deleted.tolist())
         return []
 
-    async def _merge(self, base_id: BaseId, rows: Sequence[SegmentRow]) -> tuple[list[Segment], list[int]]:
+    async def _merge(self, set_id: UUID, rows: Sequence[SegmentRow]) -> tuple[list[Segment], list[int]]:
         ids = [row.id for row in rows]
         async with self._db.connection(large=True) as tx:
-            stored = await store.read_segment_arrays(tx, base_id, ids)
-            postings = await compaction_store.read_all_postings(tx, base_id, ids)
-            deleted = np.array(await compaction_store.list_deleted_numbers(tx, base_id), np.int64)
+            stored = await store.read_segment_arrays(tx, set_id, ids)
+            postings = await compaction_store.read_all_postings(tx, set_id, ids)
+            deleted = np.array(await compaction_store.list_deleted_numbers(tx, set_id), np.int64)
         parts = [
             (
                 segment.decode_arrays(stored_row.nos, stored_row.items, stored_row.lengths, stored_row.signs),
@@ -185,15 +188,15 @@ class Compactor:
         nos = np.concatenate([arrays.nos for arrays, _ in parts])
         return [merged] if len(merged.arrays.nos) else [], np.intersect1d(nos, deleted).tolist()
 
-    async def _lex_again(self, base_id: BaseId, row: SegmentRow) -> tuple[list[Segment], list[int]]:
+    async def _lex_again(self, set_id: UUID, row: SegmentRow) -> tuple[list[Segment], list[int]]:
         new_segments: list[Segment] = []
         async with self._db.connection() as tx:
-            (stored,) = await segment_store.read_chunk_arrays(tx, base_id, [row.id])
+            (stored,) = await segment_store.read_chunk_arrays(tx, set_id, [row.id])
             nos: list[int] = np.frombuffer(stored.nos, ">i8").tolist()
             lexed_numbers: list[int] = []
             for start in range(0, len(nos), _LEX_BATCH):
                 texts, vectors = await compaction_store.read_chunks_to_lex(
-                    tx, base_id, nos[start : start + _LEX_BATCH]
+                    tx, set_id, nos[start : start + _LEX_BATCH]
                 )
                 lexed_numbers += [chunk.no for chunk in texts]
                 if texts:
@@ -204,18 +207,18 @@ class Compactor:
     async def _replace(
         self,
         job: Job,
-        base_id: UUID,
+        set_id: UUID,
         old: Sequence[SegmentRow],
         new_segments: Sequence[Segment],
         dropped_numbers: Sequence[int],
     ) -> bool:
         async with self._db.transaction(large=True) as tx:
             await jobs.fence(tx, job)
-            if await compaction_store.drop_segments(tx, base_id, [row.id for row in old]) != len(old):
+            if await compaction_store.drop_segments(tx, set_id, [row.id for row in old]) != len(old):
                 raise LookupError("another worker replaced a segment")
             for new_segment in new_segments:
-                await store.insert_segment(tx, base_id, new_segment)
-            await compaction_store.forget_deleted(tx, base_id, dropped_numbers)
+                await store.insert_segment(tx, set_id, new_segment)
+            await compaction_store.forget_deleted(tx, set_id, dropped_numbers)
             await faults.point("tidy.before_commit")
         return True
 

@@ -58,47 +58,52 @@ async def bases_to_compact(
     )
 
 
-async def set_lexer_version(tx: Tx, base_id: UUID, lexer_version: int) -> None:
-    """Note that the segments of a base were lexed by this version."""
-    await queries.run(tx, "set_lexer_version", base=base_id, lexer_version=lexer_version)
+async def sets_to_compact(tx: Tx, base_id: UUID) -> list[UUID]:
+    """The sets of chunks of a base that searches read, or may read."""
+    return await queries.values(tx, "sets_to_compact", base=base_id)
 
 
-async def list_deleted_numbers(tx: Tx, base_id: UUID) -> list[int]:
+async def set_lexer_version(tx: Tx, set_id: UUID, lexer_version: int) -> None:
+    """Note that the segments of a set were lexed by this version."""
+    await queries.run(tx, "set_lexer_version", set=set_id, lexer_version=lexer_version)
+
+
+async def list_deleted_numbers(tx: Tx, set_id: UUID) -> list[int]:
     """Numbers of deleted chunks that are still in segments."""
-    return await queries.values(tx, "list_deleted_numbers", base=base_id)
+    return await queries.values(tx, "list_deleted_numbers", set=set_id)
 
 
-async def has_overdue_deletions(tx: Tx, base_id: UUID, max_age: timedelta) -> bool:
+async def has_overdue_deletions(tx: Tx, set_id: UUID, max_age: timedelta) -> bool:
     """Whether chunks that were deleted longer than `max_age` ago are still in segments."""
-    return (await queries.values(tx, "has_overdue_deletions", base=base_id, max_age=max_age))[0]
+    return (await queries.values(tx, "has_overdue_deletions", set=set_id, max_age=max_age))[0]
 
 
-async def forget_deleted(tx: Tx, base_id: UUID, nos: Sequence[int]) -> None:
+async def forget_deleted(tx: Tx, set_id: UUID, nos: Sequence[int]) -> None:
     """Forget these deleted chunks: no segment contains them any more."""
-    await queries.run(tx, "forget_deleted", base=base_id, nos=list(nos))
+    await queries.run(tx, "forget_deleted", set=set_id, nos=list(nos))
 
 
 async def read_all_postings(
-    tx: Tx, base_id: UUID, segment_ids: Sequence[int]
+    tx: Tx, set_id: UUID, segment_ids: Sequence[int]
 ) -> dict[int, tuple[bytes, bytes]]:
     """All postings of segments, by segment id: ordinals and counts."""
     async with tx.cursor(binary=True) as cursor:
-        await cursor.execute(queries["read_all_postings"], {"base": base_id, "ids": list(segment_ids)})
+        await cursor.execute(queries["read_all_postings"], {"set": set_id, "ids": list(segment_ids)})
         return {row[0]: (row[1], row[2]) for row in await cursor.fetchall()}
 
 
 async def read_chunks_to_lex(
-    tx: Tx, base_id: UUID, nos: Sequence[int]
+    tx: Tx, set_id: UUID, nos: Sequence[int]
 ) -> tuple[list[ChunkText], list[Vector]]:
     """The texts and vectors of chunks."""
     async with tx.cursor() as cursor:
-        await cursor.execute(queries["read_chunks_to_lex"], {"base": base_id, "nos": list(nos)})
+        await cursor.execute(queries["read_chunks_to_lex"], {"set": set_id, "nos": list(nos)})
         rows = await cursor.fetchall()
     return [ChunkText(*row[:5]) for row in rows], [
         np.array(row[5].strip("[]").split(","), np.float32) for row in rows
     ]
 
 
-async def drop_segments(tx: Tx, base_id: UUID, segment_ids: Sequence[int]) -> int:
+async def drop_segments(tx: Tx, set_id: UUID, segment_ids: Sequence[int]) -> int:
     """Delete segments; returns how many there were."""
-    return len(await queries.values(tx, "drop_segments", base=base_id, segments=list(segment_ids)))
+    return len(await queries.values(tx, "drop_segments", set=set_id, segments=list(segment_ids)))

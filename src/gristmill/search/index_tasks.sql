@@ -19,10 +19,10 @@ select language from index_language where base_id = %(base)s order by 1;
 -- name: sample_texts
 -- The beginnings of chunks of a base, evenly from the first to the last.
 select t.text
-  from (select min(no) as first, max(no) as last from chunk where base_id = %(base)s) r,
+  from (select min(no) as first, max(no) as last from chunk where set_id = %(set)s) r,
        generate_series(0, %(size)s::int - 1) n,
        lateral (select left(c.text, 1000) as text from chunk c
-                 where c.base_id = %(base)s and c.no >= r.first + n * (r.last - r.first) / %(size)s::int
+                 where c.set_id = %(set)s and c.no >= r.first + n * (r.last - r.first) / %(size)s::int
                  order by c.no limit 1) t;
 
 -- name: close_tasks
@@ -54,8 +54,8 @@ delete from index_task t using item i
 -- name: chunks_of_put
 -- The chunks of a version in a range of numbers.
 select c.no, c.item_id, i.title, c.headings, c.text, c.embedding::text as embedding
-  from chunk c join item i on i.id = c.item_id
- where c.base_id = i.base_id and c.item_id = %(item)s and c.version = %(version)s
+  from item i join base b on b.id = i.base_id join chunk c on c.set_id = b.chunk_set and c.item_id = i.id
+ where i.id = %(item)s and c.version = %(version)s
    and c.no between %(first_no)s and %(last_no)s
  order by c.no;
 
@@ -87,7 +87,7 @@ select id from index_task where base_id = %(base)s and kind = 'remove';
 
 -- name: numbers_to_remove
 -- Numbers of deleted chunks.
-select no from deleted_chunk where base_id = %(base)s order by no limit %(limit)s;
+select no from deleted_chunk where set_id = %(set)s order by no limit %(limit)s;
 
 -- name: relabels
 -- Items whose labels have changed, except those whose chunks are being put: those would be put with the old labels.
@@ -120,7 +120,7 @@ select c.id, c.no, c.item_id, n.chunk_count
                      %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
     on i.id = c.item_id and i.live_version = c.version
- where c.base_id = %(base)s and c.no = any (%(nos)s::bigint[]);
+ where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[]);
 
 -- name: chunks_of_items
 -- The visible chunks of items, for an exact search.
@@ -128,37 +128,39 @@ select c.no, c.item_id, i.title, c.headings, c.text
   from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
                      %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
-  join chunk c on c.base_id = %(base)s and c.item_id = i.id and c.version = i.live_version
+  join chunk c on c.set_id = %(set)s and c.item_id = i.id and c.version = i.live_version
  where i.id = any (%(items)s::uuid[])
  order by c.no limit %(limit)s;
 
 -- name: existing_numbers
 -- Those of the numbers that are chunks of a base.
-select no from chunk where base_id = %(base)s and no = any (%(nos)s::bigint[]);
+select no from chunk where set_id = (select b.chunk_set from base b where b.id = %(base)s) and no = any (%(nos)s::bigint[]);
 
 -- name: last_number
 -- The highest number of a chunk of a base.
-select max(no) from chunk where base_id = %(base)s;
+select max(no) from chunk where set_id = (select b.chunk_set from base b where b.id = %(base)s);
 
 -- name: open_missing_puts
 -- Note that the engine has to get those live chunks in a range of numbers that it does not have, unless that is noted already.
 insert into index_task (base_id, kind, item_id, version, first_no, last_no)
-select c.base_id, 'put', c.item_id, c.version, min(c.no), max(c.no)
+select %(base)s, 'put', c.item_id, c.version, min(c.no), max(c.no)
   from chunk c join item i on i.id = c.item_id and i.live_version = c.version and i.status <> 'deleting'
    and i.updated_at < clock_now() - interval '1 minute' -- not one that was published since the engine was read
- where c.base_id = %(base)s and c.no > %(after)s and c.no <= %(until)s and c.no <> all (%(nos)s::bigint[])
+ where c.set_id = (select b.chunk_set from base b where b.id = %(base)s)
+   and c.no > %(after)s and c.no <= %(until)s and c.no <> all (%(nos)s::bigint[])
    and not exists (select from index_task t where t.item_id = c.item_id and t.kind = 'put' and t.version = c.version
                       and c.no between t.first_no and t.last_no)
- group by c.base_id, c.item_id, c.version
+ group by c.item_id, c.version
 returning last_no;
 
 -- name: open_all_puts
 -- Note that the engine has to get all chunks, or those of live versions, of the next items after one, in portions.
 with items as (
-    select distinct c.item_id from chunk c where c.base_id = %(base)s and c.item_id > %(after)s order by 1 limit %(limit)s),
+    select distinct c.item_id from chunk c where c.set_id = (select b.chunk_set from base b where b.id = %(base)s) and c.item_id > %(after)s
+     order by 1 limit %(limit)s),
 portions as (
     select c.item_id, c.version, c.no, row_number() over (partition by c.item_id, c.version order by c.no) / 500 as portion
-      from items i join chunk c on c.base_id = %(base)s and c.item_id = i.item_id
+      from items i join chunk c on c.set_id = (select b.chunk_set from base b where b.id = %(base)s) and c.item_id = i.item_id
       join item n on n.id = c.item_id and n.status <> 'deleting' and (n.live_version = c.version or not %(only_live)s)),
 opened as (
     insert into index_task (base_id, kind, item_id, version, first_no, last_no)
@@ -175,7 +177,8 @@ select exists (select from index_task t join item i on i.id = t.item_id and i.li
 -- The next chunks of a base, up to a number, to be lexed again.
 select c.no, c.item_id, i.title, c.headings, c.text, c.embedding::text as embedding
   from chunk c join item i on i.id = c.item_id
- where c.base_id = %(base)s and c.no > %(after)s and c.no <= %(until)s order by c.no limit %(limit)s;
+ where c.set_id = (select b.chunk_set from base b where b.id = %(base)s) and c.no > %(after)s and c.no <= %(until)s
+ order by c.no limit %(limit)s;
 
 -- name: forget_base
 -- Forget the tasks and languages of a base that has left the engine.

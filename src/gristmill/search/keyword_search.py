@@ -15,6 +15,7 @@ from uuid import UUID
 
 import numpy as np
 
+from gristmill.catalog import Base
 from gristmill.db import Database, Tx
 from gristmill.search import bm25, document_scores, spelling, store
 from gristmill.search.fuse import Candidate
@@ -62,7 +63,7 @@ class KeywordResults:
 async def search(
     db: Database,
     cache: SegmentCache,
-    base_id: UUID,
+    base: Base,
     scope: Scope,
     selectivity: Selectivity,
     query: str,
@@ -70,26 +71,28 @@ async def search(
     synonyms: Groups = (),
 ) -> KeywordResults:
     """The best `limit` chunks for a query, best first."""
-    async with cache.turn("index", base_id), store.read_transaction(db) as tx:
-        snapshot = _without_unlexed_segments(await cache.open(tx, base_id))
+    async with cache.turn("index", base.chunk_set), store.read_transaction(db) as tx:
+        snapshot = _without_unlexed_segments(await cache.open(tx, base.chunk_set))
         parsed_query = parse(query, snapshot.languages, synonyms)
         terms_to_find = [*parsed_query.terms, *parsed_query.excluded]
         lexemes_by_term = {
-            term: await cache.expand_prefix(tx, base_id, term.names[0], MAX_PREFIX_EXPANSIONS, snapshot)
+            term: await cache.expand_prefix(
+                tx, base.chunk_set, term.names[0], MAX_PREFIX_EXPANSIONS, snapshot
+            )
             if term.prefix
             else [*term.names]
             for term in terms_to_find
         }
         lexemes = sorted({lexeme for of_term in lexemes_by_term.values() for lexeme in of_term})
-        postings = await cache.find_postings(tx, base_id, lexemes, snapshot) if lexemes else {}
+        postings = await cache.find_postings(tx, base.chunk_set, lexemes, snapshot) if lexemes else {}
         corrections: dict[Names, list[str]] = {}
-        for names in await _unknown_words(tx, base_id, scope, parsed_query, postings, snapshot):
-            if similar := await cache.similar_lexemes(tx, base_id, names, snapshot):
+        for names in await _unknown_words(tx, base, scope, parsed_query, postings, snapshot):
+            if similar := await cache.similar_lexemes(tx, base.chunk_set, names, snapshot):
                 corrections[names] = similar
         if corrections:
             parsed_query, lexemes_by_term = _correct(parsed_query, lexemes_by_term, corrections)
             similar = sorted({lexeme for lexemes in corrections.values() for lexeme in lexemes})
-            postings = {**postings, **await cache.find_postings(tx, base_id, similar, snapshot)}
+            postings = {**postings, **await cache.find_postings(tx, base.chunk_set, similar, snapshot)}
     results, ranked = await asyncio.to_thread(
         _score, parsed_query, lexemes_by_term, postings, snapshot, selectivity
     )
@@ -98,22 +101,22 @@ async def search(
         results, corrections={written[names]: lexemes for names, lexemes in corrections.items()}
     )
     async with store.read_transaction(db) as tx:
-        results.candidates.extend(await _visible_candidates(tx, base_id, scope, results, ranked, limit))
+        results.candidates.extend(await _visible_candidates(tx, base, scope, results, ranked, limit))
     return results
 
 
 async def parse_for_base(
-    db: Database, cache: SegmentCache, base_id: UUID, query: str, synonyms: Groups = ()
+    db: Database, cache: SegmentCache, base: Base, query: str, synonyms: Groups = ()
 ) -> KeywordResults:
     """Only parse the query for the base's languages, without searching: highlights need it."""
     async with store.read_transaction(db) as tx:
-        snapshot = await cache.open(tx, base_id)
+        snapshot = await cache.open(tx, base.chunk_set)
     return KeywordResults([], parse(query, snapshot.languages, synonyms), snapshot)
 
 
 async def _unknown_words(
     tx: Tx,
-    base_id: UUID,
+    base: Base,
     scope: Scope,
     parsed_query: ParsedQuery,
     postings: Mapping[str, Sequence[tuple[int, Postings]]],
@@ -132,7 +135,7 @@ async def _unknown_words(
             ]
             nos_by_word[names] = snapshot.nos_at(np.concatenate(ordinals)).tolist() if ordinals else []
     nos = sorted({no for of_word in nos_by_word.values() for no in of_word})
-    visible = await store.visible_chunk_ids(tx, base_id, Scope(scope.viewer), nos) if nos else {}
+    visible = await store.visible_chunk_ids(tx, base, Scope(scope.viewer), nos) if nos else {}
     unknown = [names for names, of_word in nos_by_word.items() if visible.keys().isdisjoint(of_word)]
     return unknown[:_MAX_CORRECTED_WORDS]
 
@@ -205,7 +208,7 @@ def _candidate_mask(
 
 
 async def _visible_candidates(
-    tx: Tx, base_id: UUID, scope: Scope, results: KeywordResults, ranked: bm25.Scores, limit: int
+    tx: Tx, base: Base, scope: Scope, results: KeywordResults, ranked: bm25.Scores, limit: int
 ) -> list[Candidate]:
     has_phrases = bool(results.parsed_query.phrases or results.parsed_query.excluded_phrases)
     candidates: list[Candidate] = []
@@ -214,9 +217,9 @@ async def _visible_candidates(
         numbers, scores = await asyncio.to_thread(_ranked_batch, results, ranked, offset, batch)
         if not numbers:
             break
-        chunk_ids = await store.visible_chunk_ids(tx, base_id, scope, numbers)
+        chunk_ids = await store.visible_chunk_ids(tx, base, scope, numbers)
         if has_phrases:
-            chunk_ids = await matching_phrases(tx, base_id, results.parsed_query, chunk_ids)
+            chunk_ids = await matching_phrases(tx, base.chunk_set, results.parsed_query, chunk_ids)
         candidates += [
             Candidate(chunk_ids[no], no, float(score))
             for no, score in zip(numbers, scores, strict=True)
@@ -243,10 +246,10 @@ def _ranked_batch(
 
 
 async def matching_phrases(
-    tx: Tx, base_id: UUID, parsed_query: ParsedQuery, chunk_ids: dict[int, UUID]
+    tx: Tx, set_id: UUID, parsed_query: ParsedQuery, chunk_ids: dict[int, UUID]
 ) -> dict[int, UUID]:
     """The chunks whose text, title or headings contain every required phrase and no excluded one."""
-    texts = await store.chunk_texts(tx, base_id, list(chunk_ids))
+    texts = await store.chunk_texts(tx, set_id, list(chunk_ids))
 
     def matching_numbers() -> set[int]:
         matching: set[int] = set()

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gristmill import catalog, contents, events, jobs
-from gristmill.catalog import BaseId, ItemId
+from gristmill.catalog import Base, BaseId, ItemId
 from gristmill.contents import FinishedVersion
 from gristmill.db import Tx
 from gristmill.events import (
@@ -46,12 +46,15 @@ __all__ = [
     "PreparedWrite",
     "VersionChunks",
     "add_segment",
+    "discard_begun",
     "discard_from_index",
     "discard_leftovers",
+    "discard_other_versions",
     "discard_unpublished",
     "discard_version",
     "existing_chunk_indexes",
     "finish_unchanged",
+    "next_chunk_index",
     "prepare_write",
     "publish",
     "remove_items",
@@ -63,57 +66,60 @@ __all__ = [
 ]
 
 
-async def existing_chunk_indexes(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> set[int]:
+async def existing_chunk_indexes(tx: Tx, set_id: UUID, item_id: ItemId, version: int) -> set[int]:
     """The indexes of the chunks of a version that are written already."""
-    return await store.existing_indexes(tx, base_id, item_id, version)
+    return await store.existing_indexes(tx, set_id, item_id, version)
 
 
-async def discard_version(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) -> None:
+async def next_chunk_index(tx: Tx, set_id: UUID, item_id: ItemId, version: int) -> int:
+    """The index of the next chunk of a version. The caller has locked the item."""
+    return await store.next_index(tx, set_id, item_id, version)
+
+
+async def discard_version(tx: Tx, set_id: UUID, item_id: ItemId, version: int) -> None:
     """Delete the chunks of a version, because it is now built with other settings."""
-    await store.drop_version(tx, base_id, item_id, version)
+    await store.drop_version(tx, set_id, item_id, version)
     await tasks.forget_puts(tx, item_id, version)
 
 
-async def discard_from_index(
-    tx: Tx, base_id: BaseId, item_id: ItemId, version: int, first_index: int
-) -> None:
+async def discard_from_index(tx: Tx, set_id: UUID, item_id: ItemId, version: int, first_index: int) -> None:
     """Delete the chunks of a version from `first_index` on, because their text has changed."""
-    await store.drop_from_index(tx, base_id, item_id, version, first_index)
+    await store.drop_from_index(tx, set_id, item_id, version, first_index)
 
 
 async def reusable_vectors(
-    tx: Tx, bases: Sequence[UUID], hashes: Sequence[bytes]
+    tx: Tx, sets: Sequence[UUID], hashes: Sequence[bytes]
 ) -> dict[bytes, NDArray[np.float32]]:
-    """Existing vectors by text hash, from any of the bases, which must have the same embedder."""
-    return await store.find_vectors(tx, bases, hashes) if hashes else {}
+    """Existing vectors by text hash, from any of the sets, which must have the same embedder."""
+    return await store.find_vectors(tx, sets, hashes) if hashes else {}
 
 
-async def write(tx: Tx, base_id: BaseId, prepared: PreparedWrite) -> None:
+async def write(tx: Tx, set_id: UUID, prepared: PreparedWrite) -> None:
     """Write chunks of versions that are not live yet."""
-    await store.write(tx, base_id, prepared)
+    await store.write(tx, set_id, prepared)
 
 
-async def add_segment(tx: Tx, base_id: BaseId, new: Segment) -> None:
+async def add_segment(tx: Tx, set_id: UUID, new: Segment) -> None:
     """Add a segment of chunks that are written already, and have none."""
-    await store.insert_segment(tx, base_id, new)
+    await store.insert_segment(tx, set_id, new)
 
 
 async def write_unindexed(
-    tx: Tx, base_id: BaseId, prepared: PreparedWrite, *, with_segment: bool = False
+    tx: Tx, base: Base, prepared: PreparedWrite, *, with_segment: bool = False
 ) -> list[PendingPut]:
     """Write chunks of versions that are not live yet, of a base in a search engine; what is to be put there next. With a
     segment too, while the base moves from one index to the other."""
-    nos = await store.insert_chunks(tx, base_id, prepared.versions)
+    nos = await store.insert_chunks(tx, base.chunk_set, prepared.versions)
     if with_segment and nos:
-        await store.insert_segment(tx, base_id, prepared.segment.with_numbers(nos))
+        await store.insert_segment(tx, base.chunk_set, prepared.segment.with_numbers(nos))
     numbered: list[NumberedVersion] = []
     start = 0
     for version in prepared.versions:
         end = start + len(version.chunks)
         numbered.append(NumberedVersion(version.item_id, version.version, nos[start:end]))
         start = end
-    opened = await tasks.open_puts(tx, base_id, [version for version in numbered if version.nos])
-    await tasks.add_languages(tx, base_id, sorted(prepared.segment.languages))
+    opened = await tasks.open_puts(tx, base.id, [version for version in numbered if version.nos])
+    await tasks.add_languages(tx, base.id, sorted(prepared.segment.languages))
     by_first_number = {task.first_no: task for task in opened}
     lexed, start = LexedChunks(prepared.segment), 0
     pending: list[PendingPut] = []
@@ -121,7 +127,7 @@ async def write_unindexed(
         if numbers.nos:
             vectors = [chunk.embedding for chunk in version.chunks]
             task = by_first_number[min(numbers.nos)]
-            pending.append(PendingPut(base_id, task, numbers.nos, vectors, lexed, start))
+            pending.append(PendingPut(base.id, task, numbers.nos, vectors, lexed, start))
         start += len(version.chunks)
     return pending
 
@@ -137,6 +143,7 @@ async def publish(
         # Its put failed, or another worker has just begun it again: the next attempt goes on from the open tasks.
         raise IndexUnavailable("The search engine does not have all chunks of this version yet.")
     replaced_items = await contents.publish(tx, [completed for _, _, completed in finished])
+    await catalog.mark_missing(tx, [completed.item_id for _, _, completed in finished])
     for base_id in sorted(
         {base_id for base_id, _, completed in finished if completed.item_id in replaced_items}
     ):
@@ -187,6 +194,17 @@ async def discard_unpublished(tx: Tx, base_id: BaseId, item_id: ItemId) -> None:
     """Delete the unpublished chunks of an item whose version failed."""
     await store.drop_unpublished(tx, base_id, item_id)
     await tasks.forget_puts(tx, item_id)
+
+
+async def discard_begun(tx: Tx, base: Base) -> None:
+    """Delete the chunks of versions that are being made, because other chunks are about to take over. The caller holds the
+    base's exclusive lock."""
+    await store.drop_begun(tx, base.id, base.chunk_set)
+
+
+async def discard_other_versions(tx: Tx, set_id: UUID, item_ids: Sequence[ItemId]) -> None:
+    """Delete the chunks of other versions than the live ones of these items."""
+    await store.drop_not_live(tx, set_id, item_ids)
 
 
 async def discard_leftovers(tx: Tx, base_id: BaseId, limit: int) -> int:

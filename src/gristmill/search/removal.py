@@ -1,9 +1,9 @@
-"""Removes what the index contains of a base that is being deleted, in batches.
+"""Removes what the index contains of a set of chunks, in batches: of a base that is being deleted, or one that is not kept.
 
     drop_chunks     the next chunks, in the order of their numbers
     drop_segments   some segments, or some numbers of deleted chunks
 
-The caller passes a fenced transaction for each batch. While a base is being deleted nothing of it is searched or written, so
+The caller passes a fenced transaction for each batch. Nothing of such a set is searched or written, so
 the order does not matter; killed anywhere, the next attempt finds what is left.
 """
 
@@ -26,21 +26,21 @@ class DroppedChunks:
     last: int | None
 
 
-async def drop_chunks(tx: Tx, base_id: UUID, after: int) -> DroppedChunks:
-    """Delete the next chunks of a base, those with numbers above `after`."""
+async def drop_chunks(tx: Tx, set_id: UUID, after: int) -> DroppedChunks:
+    """Delete the next chunks of a set, those with numbers above `after`."""
     return await queries.one(
-        tx, DroppedChunks, "drop_base_chunks", base=base_id, after=after, limit=CHUNKS_PER_BATCH
+        tx, DroppedChunks, "drop_set_chunks", set=set_id, after=after, limit=CHUNKS_PER_BATCH
     )
 
 
-async def drop_only_segments(tx: Tx, base_id: UUID) -> bool:
-    """Delete some segments of a base that has another index now; False when none is left."""
-    return bool(await queries.run(tx, "drop_base_segments", base=base_id, limit=SEGMENTS_PER_BATCH))
+async def drop_only_segments(tx: Tx, set_id: UUID) -> bool:
+    """Delete some segments of a set whose base has another index now; False when none is left."""
+    return bool(await queries.run(tx, "drop_set_segments", set=set_id, limit=SEGMENTS_PER_BATCH))
 
 
-async def drop_segments(tx: Tx, base_id: UUID) -> bool:
-    """Delete some segments of a base, or some numbers of deleted chunks; False when none is left."""
+async def drop_segments(tx: Tx, set_id: UUID) -> bool:
+    """Delete some segments of a set, or some numbers of deleted chunks; False when none is left."""
     return bool(
-        await queries.run(tx, "drop_base_segments", base=base_id, limit=SEGMENTS_PER_BATCH)
-        or await queries.run(tx, "drop_base_deleted_numbers", base=base_id, limit=_NUMBERS_PER_BATCH)
+        await queries.run(tx, "drop_set_segments", set=set_id, limit=SEGMENTS_PER_BATCH)
+        or await queries.run(tx, "drop_set_deleted_numbers", set=set_id, limit=_NUMBERS_PER_BATCH)
     )

@@ -170,7 +170,7 @@ class Searcher:
         async with store.read_transaction(self._db) as tx:
             for index, target in enumerate(targets):
                 if nos := [hit.no for hit in batch if hit.target_index == index]:
-                    rows |= await store.visible_chunks(tx, target.base.id, request.scope, nos)
+                    rows |= await store.visible_chunks(tx, target.base, request.scope, nos)
         return rows
 
     async def _rerank(self, request: SearchRequest, loaded: list[_LoadedHit]) -> list[_LoadedHit]:
@@ -237,7 +237,9 @@ class Searcher:
             async with store.read_transaction(self._db) as tx:
                 for index, target in enumerate(targets):
                     rows = [hit.row for hit in chosen if hit.fused.target_index == index]
-                    neighbours |= await store.neighbour_texts(tx, target.base.id, rows, request.context)
+                    neighbours |= await store.neighbour_texts(
+                        tx, target.base.chunk_set, rows, request.context
+                    )
         return neighbours
 
 

@@ -87,17 +87,17 @@ class SegmentCache:
         return self._used_bytes
 
     @contextlib.asynccontextmanager
-    async def turn(self, kind: PartKind, base_id: UUID) -> AsyncGenerator[None]:
+    async def turn(self, kind: PartKind, set_id: UUID) -> AsyncGenerator[None]:
         """Of searches that have to read the same parts, let one read after the other: the next one finds them in the cache,
         and what does not fit is in memory once. The caller has no connection yet, which others may need meanwhile."""
-        snapshot = self._snapshots.get(base_id)
+        snapshot = self._snapshots.get(set_id)
         if snapshot is not None and self.has_all(kind, snapshot):
             yield
             return
-        lock = self._locks.setdefault((kind, base_id), asyncio.Lock())
+        lock = self._locks.setdefault((kind, set_id), asyncio.Lock())
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(lock)
-            snapshot = self._snapshots.get(base_id)
+            snapshot = self._snapshots.get(set_id)
             if snapshot is not None and self.has_all(kind, snapshot):
                 await stack.aclose()
             yield
@@ -108,13 +108,13 @@ class SegmentCache:
             (kind, row.id) in self._parts for row in snapshot.rows if kind != "index" or row.lexer_version > 0
         )
 
-    async def open(self, tx: Tx, base_id: UUID) -> Snapshot:
+    async def open(self, tx: Tx, set_id: UUID) -> Snapshot:
         """The segments of a base that the transaction sees."""
         self._searches += 1
-        rows = await store.list_segments(tx, base_id)
-        if (snapshot := self._current(base_id, rows)) is not None:
+        rows = await store.list_segments(tx, set_id)
+        if (snapshot := self._current(set_id, rows)) is not None:
             return snapshot
-        earlier = self._snapshots.get(base_id)
+        earlier = self._snapshots.get(set_id)
         segments = (
             {row.id: chunks for row, chunks in zip(earlier.rows, earlier.segments, strict=True)}
             if earlier is not None
@@ -122,31 +122,31 @@ class SegmentCache:
         )
         missing = [row for row in rows if row.id not in segments]
         for group in _groups(missing):
-            arrays = await segment_store.read_chunk_arrays(tx, base_id, [row.id for row in group])
+            arrays = await segment_store.read_chunk_arrays(tx, set_id, [row.id for row in group])
             segments |= await asyncio.to_thread(_decode_all, arrays)
         snapshot = Snapshot(rows, [segments[row.id] for row in rows])
-        self._store_snapshot(base_id, snapshot)
+        self._store_snapshot(set_id, snapshot)
         return snapshot
 
     async def scan_signs(
-        self, tx: Tx, base_id: UUID, snapshot: Snapshot, visit: Callable[[Mapping[int, Signs]], None]
+        self, tx: Tx, set_id: UUID, snapshot: Snapshot, visit: Callable[[Mapping[int, Signs]], None]
     ) -> None:
         """Call `visit`, in a thread, with the sign bits of all segments: those of some, by position, at a time."""
 
         async def read(ids: Sequence[int]) -> dict[int, tuple[Signs, int]]:
-            rows = await segment_store.read_segment_signs(tx, base_id, ids)
+            rows = await segment_store.read_segment_signs(tx, set_id, ids)
             return {row.id: (_decode_signs(row), len(row.signs) + OBJECT_BYTES) for row in rows}
 
         await self._visit_parts("signs", snapshot, read, visit)
 
     async def find_postings(
-        self, tx: Tx, base_id: UUID, lexemes: Sequence[str], snapshot: Snapshot
+        self, tx: Tx, set_id: UUID, lexemes: Sequence[str], snapshot: Snapshot
     ) -> dict[str, list[tuple[int, Postings]]]:
         """The postings of each lexeme, each with the position of its segment."""
         lookup = _Lookup({}, [], [])
         await self._visit_indexes(
             tx,
-            base_id,
+            set_id,
             snapshot,
             lambda indexes: self._look_up(lexemes, indexes, snapshot, lookup),
             in_thread=len(lexemes) * len(snapshot.rows) > _MAX_LOOKUPS_ON_LOOP,
@@ -156,14 +156,14 @@ class SegmentCache:
                 self._postings.move_to_end(key)
         if lookup.missing:
             ranges = [posting_range for _, _, posting_range in lookup.missing]
-            read = await segment_store.read_postings(tx, base_id, ranges)
+            read = await segment_store.read_postings(tx, set_id, ranges)
             for (lexeme, position, posting_range), postings in zip(lookup.missing, read, strict=True):
                 lookup.add(lexeme, position, postings)
                 self._store_postings((lexeme, posting_range.segment_id), postings)
         return lookup.postings
 
     async def expand_prefix(
-        self, tx: Tx, base_id: UUID, prefix: str, limit: int, snapshot: Snapshot
+        self, tx: Tx, set_id: UUID, prefix: str, limit: int, snapshot: Snapshot
     ) -> list[str]:
         """The lexemes with this prefix that are in the most chunks."""
         chunk_counts: Counter[str] = Counter()
@@ -173,12 +173,12 @@ class SegmentCache:
                 for lexeme, chunks in index.terms.with_prefix(prefix):
                     chunk_counts[lexeme] += chunks
 
-        await self._visit_indexes(tx, base_id, snapshot, count)
+        await self._visit_indexes(tx, set_id, snapshot, count)
         ordered = heapq.nsmallest(limit, chunk_counts.items(), key=lambda entry: (-entry[1], entry[0]))
         return [lexeme for lexeme, _ in ordered]
 
     async def similar_lexemes(
-        self, tx: Tx, base_id: UUID, words: Sequence[str], snapshot: Snapshot
+        self, tx: Tx, set_id: UUID, words: Sequence[str], snapshot: Snapshot
     ) -> list[str]:
         """The lexemes that the first of these words that is near any may be a typing mistake of, best first."""
         chunk_counts = [Counter[str]() for _ in words]
@@ -188,7 +188,7 @@ class SegmentCache:
                 for index in indexes.values():
                     spelling.count_near(index.terms, word, counter)
 
-        await self._visit_indexes(tx, base_id, snapshot, count)
+        await self._visit_indexes(tx, set_id, snapshot, count)
         ranked = (spelling.nearest(word, counts) for word, counts in zip(words, chunk_counts, strict=True))
         return next(filter(None, ranked), list[str]())
 
@@ -218,14 +218,14 @@ class SegmentCache:
     async def _visit_indexes(
         self,
         tx: Tx,
-        base_id: UUID,
+        set_id: UUID,
         snapshot: Snapshot,
         visit: Callable[[Mapping[int, InvertedIndex]], None],
         *,
         in_thread: bool = True,
     ) -> None:
         async def read(ids: Sequence[int]) -> dict[int, tuple[InvertedIndex, int]]:
-            rows = await segment_store.read_segment_indexes(tx, base_id, ids)
+            rows = await segment_store.read_segment_indexes(tx, set_id, ids)
             return {row.id: _decode_index(row) for row in rows}
 
         await self._visit_parts("index", snapshot, read, visit, in_thread=in_thread)
@@ -268,19 +268,19 @@ class SegmentCache:
                 self._parts.move_to_end(key)
         return cached, missing
 
-    def _current(self, base_id: UUID, rows: Sequence[store.SegmentRow]) -> Snapshot | None:
+    def _current(self, set_id: UUID, rows: Sequence[store.SegmentRow]) -> Snapshot | None:
         """The last snapshot of a base, if it has these segments."""
-        snapshot = self._snapshots.get(base_id)
+        snapshot = self._snapshots.get(set_id)
         if snapshot is None or [row.id for row in snapshot.rows] != [row.id for row in rows]:
             return None
-        self._snapshots.move_to_end(base_id)
+        self._snapshots.move_to_end(set_id)
         return snapshot
 
-    def _store_snapshot(self, base_id: UUID, snapshot: Snapshot) -> None:
-        if (earlier := self._snapshots.pop(base_id, None)) is not None:
+    def _store_snapshot(self, set_id: UUID, snapshot: Snapshot) -> None:
+        if (earlier := self._snapshots.pop(set_id, None)) is not None:
             self._forget_snapshot(earlier)
             self._forget_segments({row.id for row in earlier.rows} - {row.id for row in snapshot.rows})
-        self._snapshots[base_id] = snapshot
+        self._snapshots[set_id] = snapshot
         size = snapshot.nbytes + OBJECT_BYTES * (1 + len(snapshot.rows))
         self._snapshot_bytes += size
         self._used_bytes += size

@@ -53,22 +53,22 @@ class PostingRange:
     end: int
 
 
-async def read_chunk_arrays(tx: Tx, base_id: UUID, ids: Sequence[int]) -> list[ChunkArraysRow]:
+async def read_chunk_arrays(tx: Tx, set_id: UUID, ids: Sequence[int]) -> list[ChunkArraysRow]:
     """The numbers, items and lengths of the chunks of segments."""
-    rows = await _read_binary(tx, "read_chunk_arrays", base=base_id, ids=list(ids))
+    rows = await _read_binary(tx, "read_chunk_arrays", set=set_id, ids=list(ids))
     return [ChunkArraysRow(*row) for row in rows]
 
 
-async def read_segment_signs(tx: Tx, base_id: UUID, ids: Sequence[int]) -> list[SignsRow]:
+async def read_segment_signs(tx: Tx, set_id: UUID, ids: Sequence[int]) -> list[SignsRow]:
     """The sign bits of segments."""
-    rows = await _read_binary(tx, "read_segment_signs", base=base_id, ids=list(ids))
+    rows = await _read_binary(tx, "read_segment_signs", set=set_id, ids=list(ids))
     return [SignsRow(*row) for row in rows]
 
 
-async def read_segment_indexes(tx: Tx, base_id: UUID, ids: Sequence[int]) -> list[IndexRow]:
+async def read_segment_indexes(tx: Tx, set_id: UUID, ids: Sequence[int]) -> list[IndexRow]:
     """The terms of segments, and the postings of small ones."""
     rows = await _read_binary(
-        tx, "read_segment_indexes", base=base_id, ids=list(ids), small=MAX_INLINE_POSTINGS_CHUNKS
+        tx, "read_segment_indexes", set=set_id, ids=list(ids), small=MAX_INLINE_POSTINGS_CHUNKS
     )
     return [IndexRow(*row) for row in rows]
 
@@ -79,13 +79,13 @@ async def _read_binary(tx: Tx, name: str, **parameters: Any) -> list[tuple[Any, 
         return await cursor.fetchall()
 
 
-async def read_postings(tx: Tx, base_id: UUID, ranges: Sequence[PostingRange]) -> list[Postings]:
+async def read_postings(tx: Tx, set_id: UUID, ranges: Sequence[PostingRange]) -> list[Postings]:
     """The postings of these ranges, in this order; empty for a segment that has been replaced in the meantime."""
     async with tx.cursor(binary=True) as cursor:
         await cursor.execute(
             queries["read_postings"],
             {
-                "base": base_id,
+                "set": set_id,
                 "segments": [posting_range.segment_id for posting_range in ranges],
                 "starts": [posting_range.start for posting_range in ranges],
                 "sizes": [posting_range.end - posting_range.start for posting_range in ranges],

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from psycopg.types.json import Jsonb
 
-from gristmill.catalog import ADMIN, Viewer
+from gristmill.catalog import ADMIN, Base, Viewer
 from gristmill.db import Database, Queries, Tx
 from gristmill.search import binary_copy, segment
 from gristmill.search.scope import Scope
@@ -56,13 +56,13 @@ def prepare_write(versions: Sequence[VersionChunks]) -> PreparedWrite:
     return PreparedWrite(versions, segment.build(*segment_input(versions)))
 
 
-async def write(tx: Tx, base_id: UUID, prepared: PreparedWrite) -> None:
+async def write(tx: Tx, set_id: UUID, prepared: PreparedWrite) -> None:
     """Insert chunks of versions that are not live yet, and one segment for all of them."""
-    if nos := await insert_chunks(tx, base_id, prepared.versions):
-        await insert_segment(tx, base_id, prepared.segment.with_numbers(nos))
+    if nos := await insert_chunks(tx, set_id, prepared.versions):
+        await insert_segment(tx, set_id, prepared.segment.with_numbers(nos))
 
 
-async def insert_chunks(tx: Tx, base_id: UUID, versions: Sequence[VersionChunks]) -> list[int]:
+async def insert_chunks(tx: Tx, set_id: UUID, versions: Sequence[VersionChunks]) -> list[int]:
     """Insert chunks of versions that are not live yet; their numbers, in order."""
     entries = [(version, chunk) for version in versions for chunk in version.chunks]
     if not entries:
@@ -72,7 +72,7 @@ async def insert_chunks(tx: Tx, base_id: UUID, versions: Sequence[VersionChunks]
         tx,
         f"copy chunk ({binary_copy.COLUMNS}) from stdin (format binary)".encode(),
         (
-            binary_copy.encode_chunk(base_id, version.item_id, version.version, no, chunk)
+            binary_copy.encode_chunk(set_id, version.item_id, version.version, no, chunk)
             for no, (version, chunk) in zip(nos, entries, strict=True)
         ),
     )
@@ -90,13 +90,13 @@ async def _copy(tx: Tx, statement: bytes, encoded_rows: Iterable[bytes]) -> None
         await copy.write(bytes(buffer) + binary_copy.TRAILER)
 
 
-async def insert_segment(tx: Tx, base_id: UUID, new: Segment) -> None:
+async def insert_segment(tx: Tx, set_id: UUID, new: Segment) -> None:
     """Store a segment."""
     encoded = segment.encode_arrays(new.arrays)
     await queries.run(
         tx,
         "insert_segment",
-        base=base_id,
+        set=set_id,
         lexer_version=new.lexer_version,
         chunks=len(new.arrays.nos),
         tokens=new.tokens,
@@ -112,18 +112,23 @@ async def insert_segment(tx: Tx, base_id: UUID, new: Segment) -> None:
     )
 
 
-async def existing_indexes(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> set[int]:
+async def existing_indexes(tx: Tx, set_id: UUID, item_id: UUID, version: int) -> set[int]:
     """The indexes of the chunks of a version."""
-    return set(await queries.values(tx, "existing_indexes", base=base_id, item=item_id, version=version))
+    return set(await queries.values(tx, "existing_indexes", set=set_id, item=item_id, version=version))
+
+
+async def next_index(tx: Tx, set_id: UUID, item_id: UUID, version: int) -> int:
+    """The index after that of the last chunk of a version."""
+    return (await queries.values(tx, "next_index", set=set_id, item=item_id, version=version))[0]
 
 
 async def find_vectors(
-    tx: Tx, bases: Sequence[UUID], hashes: Sequence[bytes]
+    tx: Tx, sets: Sequence[UUID], hashes: Sequence[bytes]
 ) -> dict[bytes, NDArray[np.float32]]:
-    """Vectors of these texts from any of the bases, by text hash."""
+    """Vectors of these texts from any of the sets, by text hash."""
     digests = [UUID(bytes=digest) for digest in hashes]
     async with tx.cursor(binary=True) as cursor:
-        await cursor.execute(queries["find_vectors"], {"bases": list(bases), "hashes": digests})
+        await cursor.execute(queries["find_vectors"], {"sets": list(sets), "hashes": digests})
         return {row[0].bytes: binary_copy.decode_vector(row[1]) for row in await cursor.fetchall()}
 
 
@@ -137,15 +142,25 @@ async def drop_other_versions(tx: Tx, base_id: UUID, item_ids: Sequence[UUID]) -
     await queries.run(tx, "drop_other_versions", base=base_id, items=list(item_ids))
 
 
-async def drop_version(tx: Tx, base_id: UUID, item_id: UUID, version: int) -> None:
+async def drop_begun(tx: Tx, base_id: UUID, set_id: UUID) -> None:
+    """Delete the chunks of versions of active items that are not live."""
+    await queries.run(tx, "drop_begun", base=base_id, set=set_id)
+
+
+async def drop_not_live(tx: Tx, set_id: UUID, item_ids: Sequence[UUID]) -> None:
+    """Delete the chunks of versions of these items that are not live."""
+    await queries.run(tx, "drop_not_live", set=set_id, items=list(item_ids))
+
+
+async def drop_version(tx: Tx, set_id: UUID, item_id: UUID, version: int) -> None:
     """Delete the chunks of one version."""
-    await queries.run(tx, "drop_version", base=base_id, item=item_id, version=version)
+    await queries.run(tx, "drop_version", set=set_id, item=item_id, version=version)
 
 
-async def drop_from_index(tx: Tx, base_id: UUID, item_id: UUID, version: int, first_index: int) -> None:
+async def drop_from_index(tx: Tx, set_id: UUID, item_id: UUID, version: int, first_index: int) -> None:
     """Delete the chunks of one version from `first_index` on."""
     await queries.run(
-        tx, "drop_from_index", base=base_id, item=item_id, version=version, first_index=first_index
+        tx, "drop_from_index", set=set_id, item=item_id, version=version, first_index=first_index
     )
 
 
@@ -203,15 +218,15 @@ async def read_transaction(db: Database) -> AsyncGenerator[Tx]:
         yield tx
 
 
-async def list_segments(tx: Tx, base_id: UUID) -> list[SegmentRow]:
-    """The segments of a base, oldest first."""
-    return await queries.many(tx, SegmentRow, "list_segments", base=base_id)
+async def list_segments(tx: Tx, set_id: UUID) -> list[SegmentRow]:
+    """The segments of a set, oldest first."""
+    return await queries.many(tx, SegmentRow, "list_segments", set=set_id)
 
 
-async def read_segment_arrays(tx: Tx, base_id: UUID, ids: Sequence[int]) -> list[ArraysRow]:
+async def read_segment_arrays(tx: Tx, set_id: UUID, ids: Sequence[int]) -> list[ArraysRow]:
     """The arrays and terms of segments."""
     async with tx.cursor(binary=True) as cursor:
-        await cursor.execute(queries["read_segment_arrays"], {"base": base_id, "ids": list(ids)})
+        await cursor.execute(queries["read_segment_arrays"], {"set": set_id, "ids": list(ids)})
         return [ArraysRow(*row) for row in await cursor.fetchall()]
 
 
@@ -231,15 +246,14 @@ async def item_ids_in_scope(tx: Tx, base_id: UUID, scope: Scope, limit: int) -> 
     return ids[0] or b""
 
 
-async def nearest_chunks(
-    tx: Tx, base_id: UUID, scope: Scope, vector: Vector, limit: int
-) -> list[ScoredChunk]:
+async def nearest_chunks(tx: Tx, base: Base, scope: Scope, vector: Vector, limit: int) -> list[ScoredChunk]:
     """The nearest visible chunks, best first."""
     return await queries.many(
         tx,
         ScoredChunk,
         "nearest_chunks",
-        base=base_id,
+        base=base.id,
+        set=base.chunk_set,
         vector=vector_literal(vector),
         limit=limit,
         **scope.parameters(),
@@ -247,14 +261,15 @@ async def nearest_chunks(
 
 
 async def nearest_chunks_of_items(
-    tx: Tx, base_id: UUID, scope: Scope, vector: Vector, items: Sequence[UUID], limit: int
+    tx: Tx, base: Base, scope: Scope, vector: Vector, items: Sequence[UUID], limit: int
 ) -> list[ScoredChunk]:
     """The nearest visible chunks of these items, best first."""
     return await queries.many(
         tx,
         ScoredChunk,
         "nearest_chunks_of_items",
-        base=base_id,
+        base=base.id,
+        set=base.chunk_set,
         vector=vector_literal(vector),
         items=list(items),
         limit=limit,
@@ -263,31 +278,38 @@ async def nearest_chunks_of_items(
 
 
 async def similarities(
-    tx: Tx, base_id: UUID, scope: Scope, vector: Vector, nos: Sequence[int]
+    tx: Tx, base: Base, scope: Scope, vector: Vector, nos: Sequence[int]
 ) -> list[ScoredChunk]:
     """The visible ones of these chunks, scored by similarity."""
     return await queries.many(
         tx,
         ScoredChunk,
         "similarities",
-        base=base_id,
+        base=base.id,
+        set=base.chunk_set,
         vector=vector_literal(vector),
         nos=list(nos),
         **scope.parameters(),
     )
 
 
-async def visible_chunk_ids(tx: Tx, base_id: UUID, scope: Scope, nos: Sequence[int]) -> dict[int, UUID]:
+async def visible_chunk_ids(tx: Tx, base: Base, scope: Scope, nos: Sequence[int]) -> dict[int, UUID]:
     """The ids of the visible ones of these chunks, by number."""
     binary_copy = await queries.many(
-        tx, ScoredChunk, "visible_chunk_ids", base=base_id, nos=list(nos), **scope.parameters()
+        tx,
+        ScoredChunk,
+        "visible_chunk_ids",
+        base=base.id,
+        set=base.chunk_set,
+        nos=list(nos),
+        **scope.parameters(),
     )
     return {row.no: row.id for row in binary_copy}
 
 
-async def chunk_texts(tx: Tx, base_id: UUID, nos: Sequence[int]) -> list[ChunkText]:
+async def chunk_texts(tx: Tx, set_id: UUID, nos: Sequence[int]) -> list[ChunkText]:
     """The texts of chunks that keyword search indexes."""
-    return await queries.many(tx, ChunkText, "chunk_texts", base=base_id, nos=list(nos))
+    return await queries.many(tx, ChunkText, "chunk_texts", set=set_id, nos=list(nos))
 
 
 def vector_literal(vector: Vector) -> str:
@@ -319,10 +341,10 @@ class ChunkRow:
     metadata: dict[str, Any]
 
 
-async def visible_chunks(tx: Tx, base_id: UUID, scope: Scope, nos: Sequence[int]) -> dict[int, ChunkRow]:
+async def visible_chunks(tx: Tx, base: Base, scope: Scope, nos: Sequence[int]) -> dict[int, ChunkRow]:
     """The visible ones of these chunks, by number."""
     binary_copy = await queries.many(
-        tx, ChunkRow, "visible_chunks", base=base_id, nos=list(nos), **scope.parameters()
+        tx, ChunkRow, "visible_chunks", base=base.id, set=base.chunk_set, nos=list(nos), **scope.parameters()
     )
     return {row.no: row for row in binary_copy}
 
@@ -337,14 +359,14 @@ class Neighbour:
 
 
 async def neighbour_texts(
-    tx: Tx, base_id: UUID, middles: Sequence[ChunkRow], around: int
+    tx: Tx, set_id: UUID, middles: Sequence[ChunkRow], around: int
 ) -> dict[tuple[UUID, int], str]:
     """The texts of the chunks around these, by item and index. The caller has checked that the items are visible."""
     binary_copy = await queries.many(
         tx,
         Neighbour,
         "neighbour_texts",
-        base=base_id,
+        set=set_id,
         items=[row.item_id for row in middles],
         versions=[row.version for row in middles],
         indexes=[row.index for row in middles],

@@ -14,6 +14,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from gristmill.catalog import Base
 from gristmill.db import Database, Tx
 from gristmill.search import store
 from gristmill.search.fuse import Candidate
@@ -33,7 +34,7 @@ _BLOCKS_PER_CANDIDATE = 4
 async def search(
     db: Database,
     cache: SegmentCache,
-    base_id: UUID,
+    base: Base,
     scope: Scope,
     selectivity: Selectivity,
     vector: store.Vector,
@@ -41,26 +42,26 @@ async def search(
 ) -> list[Candidate]:
     """The nearest `limit` chunks, best first."""
     async with store.read_transaction(db) as tx:
-        snapshot = await cache.open(tx, base_id)
+        snapshot = await cache.open(tx, base.chunk_set)
         mask = await _scope_mask(snapshot, selectivity)
         if not _has_signs(snapshot, vector):
-            return _candidates(await store.nearest_chunks(tx, base_id, scope, vector, limit))
+            return _candidates(await store.nearest_chunks(tx, base, scope, vector, limit))
         if mask is not None and selectivity.items is not None and np.count_nonzero(mask) <= MAX_EXACT_CHUNKS:
             items = selectivity.items
-            return _candidates(await store.nearest_chunks_of_items(tx, base_id, scope, vector, items, limit))
+            return _candidates(await store.nearest_chunks_of_items(tx, base, scope, vector, items, limit))
         distances = (
-            await _distances(tx, cache, base_id, snapshot, vector)
+            await _distances(tx, cache, base.chunk_set, snapshot, vector)
             if cache.has_all("signs", snapshot)
             else None
         )
     if distances is None:  # wait for a turn to read them, meanwhile without a connection
-        async with cache.turn("signs", base_id), store.read_transaction(db) as tx:
-            snapshot = await cache.open(tx, base_id)
+        async with cache.turn("signs", base.chunk_set), store.read_transaction(db) as tx:
+            snapshot = await cache.open(tx, base.chunk_set)
             mask = await _scope_mask(snapshot, selectivity)
-            distances = await _distances(tx, cache, base_id, snapshot, vector)
+            distances = await _distances(tx, cache, base.chunk_set, snapshot, vector)
     if mask is not None:
         distances[~mask] = _HIDDEN
-    return await _rerank_by_vector(db, base_id, scope, snapshot, distances, vector, limit)
+    return await _rerank_by_vector(db, base, scope, snapshot, distances, vector, limit)
 
 
 def _has_signs(snapshot: Snapshot, vector: store.Vector) -> bool:
@@ -80,13 +81,13 @@ async def _scope_mask(snapshot: Snapshot, selectivity: Selectivity) -> Mask | No
 
 
 async def _distances(
-    tx: Tx, cache: SegmentCache, base_id: UUID, snapshot: Snapshot, vector: store.Vector
+    tx: Tx, cache: SegmentCache, set_id: UUID, snapshot: Snapshot, vector: store.Vector
 ) -> NDArray[np.uint16]:
     """The number of sign bits in which each chunk differs from the query."""
     distances = np.full(snapshot.chunks, _HIDDEN, np.uint16)
     query_bits = pack_signs([vector])[:, 0]
     await cache.scan_signs(
-        tx, base_id, snapshot, lambda signs: _measure_distances(snapshot, signs, query_bits, distances)
+        tx, set_id, snapshot, lambda signs: _measure_distances(snapshot, signs, query_bits, distances)
     )
     return distances
 
@@ -112,7 +113,7 @@ def _measure_distances(
 
 async def _rerank_by_vector(
     db: Database,
-    base_id: UUID,
+    base: Base,
     scope: Scope,
     snapshot: Snapshot,
     distances: NDArray[np.uint16],
@@ -129,7 +130,7 @@ async def _rerank_by_vector(
         batch_ordinals = ordinals[offset:]
         async with store.read_transaction(db) as tx:
             compared += _candidates(
-                await store.similarities(tx, base_id, scope, vector, snapshot.nos_at(batch_ordinals).tolist())
+                await store.similarities(tx, base, scope, vector, snapshot.nos_at(batch_ordinals).tolist())
             )
         # Where many chunks are hidden, continue until as many visible ones were compared as usual: the best match may
         # be in the next batch.

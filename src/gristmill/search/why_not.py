@@ -65,7 +65,7 @@ async def explain_missing(
     rank = items.index(item.id) + 1 if item.id in items else None
     async with store.read_transaction(db) as tx:
         acl = await _effective_acl(tx, item.id)
-        nos = await _chunk_numbers_of_item(tx, item.base_id, item.id)
+        nos = await _chunk_numbers_of_item(tx, target.base.chunk_set, item.id)
         visibility = await _visibility_reasons(tx, request, item, acl)
     reasons = [*_state_reasons(item), *visibility]
     # Its rank if the item were visible and no filter applied.
@@ -144,7 +144,7 @@ async def _vector_rank(
         return None
     vector = await searcher.query_vector(target.embedder, request.query)
     async with store.read_transaction(db) as tx:
-        return await _nearest_rank(tx, target.base.id, vector, nos)
+        return await _nearest_rank(tx, target.base.chunk_set, vector, nos)
 
 
 def _ranking_reasons(
@@ -189,9 +189,9 @@ async def _effective_acl(tx: Tx, item_id: UUID) -> list[str]:
     return (values[0] if values else None) or []
 
 
-async def _chunk_numbers_of_item(tx: Tx, base_id: UUID, item_id: UUID) -> list[int]:
+async def _chunk_numbers_of_item(tx: Tx, set_id: UUID, item_id: UUID) -> list[int]:
     """The numbers of an item's live chunks."""
-    return await queries.values(tx, "chunk_numbers_of_item", base=base_id, item=item_id)
+    return await queries.values(tx, "chunk_numbers_of_item", set=set_id, item=item_id)
 
 
 async def _is_in_scope(tx: Tx, base_id: UUID, item_id: UUID, scope: Scope) -> bool:
@@ -199,8 +199,8 @@ async def _is_in_scope(tx: Tx, base_id: UUID, item_id: UUID, scope: Scope) -> bo
     return (await queries.values(tx, "is_in_scope", base=base_id, item=item_id, **scope.parameters()))[0]
 
 
-async def _nearest_rank(tx: Tx, base_id: UUID, vector: Vector, nos: Sequence[int]) -> _NearestRank | None:
+async def _nearest_rank(tx: Tx, set_id: UUID, vector: Vector, nos: Sequence[int]) -> _NearestRank | None:
     """The similarity and rank of the nearest of these chunks."""
     return await queries.maybe(
-        tx, _NearestRank, "nearest_rank", base=base_id, vector=vector_literal(vector), nos=list(nos)
+        tx, _NearestRank, "nearest_rank", set=set_id, vector=vector_literal(vector), nos=list(nos)
     )

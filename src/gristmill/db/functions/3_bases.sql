@@ -6,10 +6,20 @@ create function base_lock(p_base uuid) returns void language sql as
 create function base_lock_shared(p_base uuid) returns void language sql as
     'select pg_advisory_xact_lock_shared(hashtextextended(p_base::text, 1735551596))';
 
--- Records which organisation a base's lane belongs to.
+-- The set of chunks of a new base has the base's own id.
+create function base_name_chunk_set() returns trigger language plpgsql as $$
+begin
+    new.chunk_set := coalesce(new.chunk_set, new.id);
+    return new;
+end $$;
+create trigger base_name_chunk_set before insert on base for each row execute function base_name_chunk_set();
+
+-- Records which organisation a base's lane belongs to, and its set of chunks.
 create function base_record_owner() returns trigger language plpgsql as $$
 begin
     insert into lane_owner (lane, org_id) values (new.id::text, new.org_id) on conflict do nothing;
+    insert into chunk_set (id, base_id, embedder, embedder_identity, dimensions, chunking)
+    values (new.chunk_set, new.id, new.embedder, new.embedder_identity, new.dimensions, new.chunking);
     return null;
 end $$;
 create trigger base_record_owner after insert on base for each row execute function base_record_owner();

@@ -18,6 +18,8 @@ create table base (
     busy_since      timestamptz,                -- when it got the work that is not announced as done yet
     index_kind      text not null default 'embedded' check (index_kind in ('embedded', 'opensearch')), -- it answers searches
     index_fill      text check (index_fill in ('embedded', 'opensearch')), -- it is being filled, to take over; null: none
+    chunk_set       uuid not null,              -- the chunks that searches read; that of a new base has the base's own id
+    switching_until timestamptz,                -- until then nothing is published: another set of chunks is about to take over
     created_at      timestamptz not null default clock_now(),
     updated_at      timestamptz not null default clock_now()
 );
@@ -25,6 +27,19 @@ create unique index base_name on base (org_id, lower(name)) where status <> 'del
 create index base_org on base (org_id, id);
 create index base_embedder on base (org_id, embedder_identity, id);    -- whose vectors can be reused?
 create index base_not_ready on base (status, id) where status <> 'ready';
+create table chunk_set (
+    id              uuid primary key default uuidv7(),
+    base_id         uuid not null references base on delete cascade,
+    state           text not null default 'live' check (state in ('building', 'live', 'kept', 'removing')),
+    embedder        text not null,
+    embedder_identity text not null,
+    dimensions      int not null,
+    chunking        jsonb not null,
+    changed_at      timestamptz not null default clock_now() -- since when it has its state
+);
+create index chunk_set_base on chunk_set (base_id);
+create unique index chunk_set_live on chunk_set (base_id) where state = 'live';
+create index chunk_set_other on chunk_set (state, changed_at) where state <> 'live';
 create table blob (
     hash            bytea primary key,          -- SHA-256
     size            bigint not null,
@@ -86,6 +101,37 @@ create index item_active on item (base_id, id) where is_active;
 create index item_container on item (base_id, id) where is_container;
 create index item_cause_active on item (cause) where is_active;
 create unique index item_record on item (parent_id, source_key) where type = 'record' and status <> 'deleting';
+create table missing_item (
+    set_id          uuid not null references chunk_set on delete cascade,
+    item_id         uuid not null references item on delete cascade,
+    primary key (set_id, item_id)
+);
+create index missing_item_item on missing_item (item_id);
+create table swap (
+    id              uuid primary key default uuidv7(),
+    base_id         uuid not null references base on delete cascade,
+    set_id          uuid not null,              -- that is to take over
+    previous_set    uuid not null,              -- that answers until then
+    embedder        text not null,
+    previous_embedder text not null,
+    gate            text not null check (gate in ('auto', 'ask', 'off')),
+    state           text not null default 'building' check (state in
+        ('building', 'comparing', 'waiting', 'switched', 'refused', 'cancelled')),
+    is_approved     boolean not null default false, -- it takes over as soon as nothing is missing
+    is_revert       boolean not null default false, -- back to a set that answered before
+    is_refreshed    boolean not null default false, -- after the switch: the items show the counts of the new chunks
+    items           int not null,               -- that were missing at the start
+    embedded        int not null default 0,     -- texts
+    reused          int not null default 0,     -- texts whose vectors were known
+    tokens          bigint not null default 0,  -- of the embedded texts
+    report          jsonb,                      -- of the comparison
+    error_code      text,
+    error_message   text,
+    created_at      timestamptz not null default clock_now(),
+    updated_at      timestamptz not null default clock_now()
+);
+create index swap_base on swap (base_id, id desc);
+create unique index swap_open on swap (base_id) where state in ('building', 'comparing', 'waiting');
 create unlogged table progress (
     item_id         uuid primary key,
     version         int not null,

@@ -1,7 +1,7 @@
 -- Part of the schema of the first release. Frozen: read schema/ and functions/ instead.
 create sequence chunk_no;
 create table chunk (
-    base_id         uuid not null,
+    set_id          uuid not null,
     item_id         uuid not null,
     version         int not null,
     index           int not null,
@@ -14,14 +14,14 @@ create table chunk (
     page            int,                        -- where it begins, in documents with pages
     headings        text[] not null default '{}',
     embedding       halfvec not null,
-    primary key (base_id, item_id, version, index)
+    primary key (set_id, item_id, version, index)
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05,
         vacuum_truncate = off, toast.vacuum_truncate = off); -- else a vacuum after a removal locks the table for a moment
-create index chunk_text on chunk (base_id, text_hash);
-create unique index chunk_number on chunk (base_id, no);
+create index chunk_text on chunk (set_id, text_hash);
+create unique index chunk_number on chunk (set_id, no);
 create sequence segment_id;
 create table segment (
-    base_id         uuid not null references base on delete cascade,
+    set_id          uuid not null references chunk_set on delete cascade,
     id              bigint not null default nextval('segment_id'),
     lexer_version   int not null,               -- what lexed it; segments of another version are rebuilt
     chunks          int not null,
@@ -35,7 +35,7 @@ create table segment (
     terms           bytea not null default '',  -- search/lexicon.py documents the format of these three
     ordinals        bytea not null default '',
     counts          bytea not null default '',
-    primary key (base_id, id)
+    primary key (set_id, id)
 );
 create index segment_newest on segment (id);    -- compaction looks at the newest ones of all bases
 alter table segment
@@ -44,10 +44,10 @@ alter table segment
     alter counts set storage external,
     set (vacuum_truncate = off, toast.vacuum_truncate = off);
 create table deleted_chunk (
-    base_id         uuid not null references base on delete cascade,
+    set_id          uuid not null references chunk_set on delete cascade,
     no              bigint not null,
     deleted_at      timestamptz not null default clock_now(),
-    primary key (base_id, no)
+    primary key (set_id, no)
 ) with (vacuum_truncate = off);
 create table index_task (
     id              bigint generated always as identity primary key,

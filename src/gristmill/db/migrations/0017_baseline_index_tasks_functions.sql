@@ -16,8 +16,9 @@ create trigger item_queue_relabel after update of acl, acl_from, metadata, paren
 create function deleted_chunk_queue_removal() returns trigger language plpgsql as $$
 begin
     insert into index_task (base_id, kind)
-    select b.id, 'remove' from (select distinct d.base_id from deleted d) d
-      join base b on b.id = d.base_id and 'opensearch' in (b.index_kind, b.index_fill);
+    select b.id, 'remove' from (select distinct d.set_id from deleted d) d
+      join chunk_set s on s.id = d.set_id
+      join base b on b.id = s.base_id and b.chunk_set = s.id and 'opensearch' in (b.index_kind, b.index_fill);
     return null;
 end $$;
 create trigger deleted_chunk_queue_removal after insert on deleted_chunk referencing new table as deleted

@@ -20,6 +20,8 @@ create table base (
     busy_since      timestamptz,                -- when it got the work that is not announced as done yet
     index_kind      text not null default 'embedded' check (index_kind in ('embedded', 'opensearch')), -- it answers searches
     index_fill      text check (index_fill in ('embedded', 'opensearch')), -- it is being filled, to take over; null: none
+    chunk_set       uuid not null,              -- the chunks that searches read; that of a new base has the base's own id
+    switching_until timestamptz,                -- until then nothing is published: another set of chunks is about to take over
     created_at      timestamptz not null default clock_now(),
     updated_at      timestamptz not null default clock_now()
 );
@@ -28,6 +30,25 @@ create unique index base_name on base (org_id, lower(name)) where status <> 'del
 create index base_org on base (org_id, id);
 create index base_embedder on base (org_id, embedder_identity, id);    -- whose vectors can be reused?
 create index base_not_ready on base (status, id) where status <> 'ready';
+
+-- owner: catalog
+-- All chunks of a base, made with one embedder and one way of chunking. Searches read one set of a base, wholly; another one is
+-- built beside it to take over, or is kept to go back to. The columns of the live set are those of its base.
+--
+--     building ──▶ live ◀──▶ kept ──▶ removing ──▶ ()
+create table chunk_set (
+    id              uuid primary key default uuidv7(),
+    base_id         uuid not null references base on delete cascade,
+    state           text not null default 'live' check (state in ('building', 'live', 'kept', 'removing')),
+    embedder        text not null,
+    embedder_identity text not null,
+    dimensions      int not null,
+    chunking        jsonb not null,
+    changed_at      timestamptz not null default clock_now() -- since when it has its state
+);
+create index chunk_set_base on chunk_set (base_id);
+create unique index chunk_set_live on chunk_set (base_id) where state = 'live';
+create index chunk_set_other on chunk_set (state, changed_at) where state <> 'live';
 
 -- owner: contents
 -- Original bytes, by their hash. A name in the object store is used once, so that a deletion by a name that was read a
@@ -106,6 +127,51 @@ create index item_container on item (base_id, id) where is_container;
 create index item_cause_active on item (cause) where is_active;
 -- One record per document in each container.
 create unique index item_record on item (parent_id, source_key) where type = 'record' and status <> 'deleting';
+
+-- owner: catalog
+-- Items whose live version is not in a set of chunks that is being built or kept. Whoever publishes a version, or adds chunks to
+-- one, adds its item here for every such set of the base, in the same transaction; whoever writes its last chunk into the set
+-- deletes it. So a set without a row is complete, and can take over at once.
+create table missing_item (
+    set_id          uuid not null references chunk_set on delete cascade,
+    item_id         uuid not null references item on delete cascade,
+    primary key (set_id, item_id)
+);
+create index missing_item_item on missing_item (item_id);
+
+-- owner: catalog
+-- The exchange of a base's chunks for those of another embedder or another chunking. A job works on the first two states.
+--
+--     building ──▶ comparing ──▶ waiting ── approve ─▶ building ──▶ switched
+--        │             │ │          │                     ▲
+--        │             │ └─▶ refused ─────── approve ─────┤
+--        │             └──────── as good ─────────────────┘
+--        └── cancel ───┴── of any but the last ──▶ cancelled
+create table swap (
+    id              uuid primary key default uuidv7(),
+    base_id         uuid not null references base on delete cascade,
+    set_id          uuid not null,              -- that is to take over
+    previous_set    uuid not null,              -- that answers until then
+    embedder        text not null,
+    previous_embedder text not null,
+    gate            text not null check (gate in ('auto', 'ask', 'off')),
+    state           text not null default 'building' check (state in
+        ('building', 'comparing', 'waiting', 'switched', 'refused', 'cancelled')),
+    is_approved     boolean not null default false, -- it takes over as soon as nothing is missing
+    is_revert       boolean not null default false, -- back to a set that answered before
+    is_refreshed    boolean not null default false, -- after the switch: the items show the counts of the new chunks
+    items           int not null,               -- that were missing at the start
+    embedded        int not null default 0,     -- texts
+    reused          int not null default 0,     -- texts whose vectors were known
+    tokens          bigint not null default 0,  -- of the embedded texts
+    report          jsonb,                      -- of the comparison
+    error_code      text,
+    error_message   text,
+    created_at      timestamptz not null default clock_now(),
+    updated_at      timestamptz not null default clock_now()
+);
+create index swap_base on swap (base_id, id desc);
+create unique index swap_open on swap (base_id) where state in ('building', 'comparing', 'waiting');
 
 -- owner: catalog
 -- How far documents are that are being processed. Unlogged: after a crash they start over anyway.

@@ -5,10 +5,10 @@ create sequence chunk_no;
 
 -- owner: search
 -- Derived rows, replaced wholesale per version. Search reads only rows whose version is their item's live_version. One table
--- for all bases: every index begins with the base, so that the cost of a base does not depend on how many others there are.
+-- for all bases: every index begins with the set, so that the cost of a base does not depend on how many others there are.
 -- No foreign key, which would be checked for every row: a segment is written with its chunks, and has one.
 create table chunk (
-    base_id         uuid not null,
+    set_id          uuid not null,
     item_id         uuid not null,
     version         int not null,
     index           int not null,
@@ -21,11 +21,11 @@ create table chunk (
     page            int,                        -- where it begins, in documents with pages
     headings        text[] not null default '{}',
     embedding       halfvec not null,
-    primary key (base_id, item_id, version, index)
+    primary key (set_id, item_id, version, index)
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05,
         vacuum_truncate = off, toast.vacuum_truncate = off); -- else a vacuum after a removal locks the table for a moment
-create index chunk_text on chunk (base_id, text_hash);
-create unique index chunk_number on chunk (base_id, no);
+create index chunk_text on chunk (set_id, text_hash);
+create unique index chunk_number on chunk (set_id, no);
 
 create sequence segment_id;
 
@@ -33,7 +33,7 @@ create sequence segment_id;
 -- Chunks that were written together, or merged since: () → written → merged into another. A row never changes, so that
 -- readers may cache it. Each array has one entry per chunk, by number; integers are big-endian.
 create table segment (
-    base_id         uuid not null references base on delete cascade,
+    set_id          uuid not null references chunk_set on delete cascade,
     id              bigint not null default nextval('segment_id'),
     lexer_version   int not null,               -- what lexed it; segments of another version are rebuilt
     chunks          int not null,
@@ -47,7 +47,7 @@ create table segment (
     terms           bytea not null default '',  -- search/lexicon.py documents the format of these three
     ordinals        bytea not null default '',
     counts          bytea not null default '',
-    primary key (base_id, id)
+    primary key (set_id, id)
 );
 create index segment_newest on segment (id);    -- compaction looks at the newest ones of all bases
 alter table segment
@@ -59,10 +59,10 @@ alter table segment
 -- owner: search
 -- Numbers of deleted chunks, until no segment contains them any more.
 create table deleted_chunk (
-    base_id         uuid not null references base on delete cascade,
+    set_id          uuid not null references chunk_set on delete cascade,
     no              bigint not null,
     deleted_at      timestamptz not null default clock_now(),
-    primary key (base_id, no)
+    primary key (set_id, no)
 ) with (vacuum_truncate = off);
 
 -- owner: search

@@ -71,25 +71,25 @@ class EmbeddedSearch:
         self, base: Base, scope: Scope, selectivity: Selectivity, vector: Vector, limit: int
     ) -> list[Candidate]:
         """The nearest `limit` visible chunks, best first."""
-        return await vector_search.search(self._db, self._cache, base.id, scope, selectivity, vector, limit)
+        return await vector_search.search(self._db, self._cache, base, scope, selectivity, vector, limit)
 
     async def by_keyword(
         self, base: Base, scope: Scope, selectivity: Selectivity, query: str, limit: int
     ) -> EmbeddedKeywordAnswer:
         """The best `limit` visible chunks for a query, best first."""
         results = await keyword_search.search(
-            self._db, self._cache, base.id, scope, selectivity, query, limit, base.synonyms
+            self._db, self._cache, base, scope, selectivity, query, limit, base.synonyms
         )
         return EmbeddedKeywordAnswer(self._db, base, results)
 
     async def parse(self, base: Base, query: str) -> EmbeddedKeywordAnswer:
         """Only parse the query for the base's languages, without searching: highlights need it."""
-        results = await keyword_search.parse_for_base(self._db, self._cache, base.id, query, base.synonyms)
+        results = await keyword_search.parse_for_base(self._db, self._cache, base, query, base.synonyms)
         return EmbeddedKeywordAnswer(self._db, base, results)
 
     async def count_languages(self, tx: Tx, base: Base) -> Mapping[str, int]:
         """How many chunks are in each language."""
         counts: Counter[str] = Counter()
-        for row in await store.list_segments(tx, base.id):
+        for row in await store.list_segments(tx, base.chunk_set):
             counts.update(row.chunks_by_language)
         return counts

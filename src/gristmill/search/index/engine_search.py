@@ -100,7 +100,7 @@ class EngineSearch:
         """How many chunks of a sample are in each language; counted again after a while."""
         known = self._languages.get(base.id)
         if known is None or known.expires < time.monotonic():
-            texts = await tasks.sample_texts(tx, base.id, _LANGUAGE_SAMPLE)
+            texts = await tasks.sample_texts(tx, base.chunk_set, _LANGUAGE_SAMPLE)
             counts = Counter(name_language(text, detect_language(text)) for text in texts)
             known = _Languages(counts, time.monotonic() + _LANGUAGES_VALID.total_seconds())
             if len(self._languages) >= _MAX_LANGUAGES:
@@ -124,7 +124,7 @@ class EngineSearch:
             [hits] = await index.ask(base.id, [VectorLeg(vector)], point_filter, wanted)
             async with store.read_transaction(self._db) as tx:
                 new = [hit.no for hit in hits if hit.no not in known]
-                rows = await store.similarities(tx, base.id, scope, vector, new)
+                rows = await store.similarities(tx, base, scope, vector, new)
             candidates |= {row.no: Candidate(row.id, row.no, row.score) for row in rows}
             known |= {*new}
             if len(candidates) >= limit or len(hits) < wanted or wanted >= MAX_LIMIT:
@@ -132,9 +132,7 @@ class EngineSearch:
             wanted = min(MAX_LIMIT, _GROWTH * wanted)
         async with store.read_transaction(self._db) as tx:
             items = await tasks.items_with_tasks(tx, base.id, MAX_EXACT_ITEMS)
-            rows = (
-                await store.nearest_chunks_of_items(tx, base.id, scope, vector, items, limit) if items else []
-            )
+            rows = await store.nearest_chunks_of_items(tx, base, scope, vector, items, limit) if items else []
         candidates |= {row.no: Candidate(row.id, row.no, row.score) for row in rows}
         return sorted(candidates.values(), key=lambda hit: (-hit.score, hit.no))[:limit]
 
@@ -189,10 +187,10 @@ class EngineSearch:
     ) -> dict[int, GatedChunk]:
         """The visible ones of these chunks that have the query's phrases."""
         async with store.read_transaction(self._db) as tx:
-            gated = await tasks.gate(tx, base.id, scope, [hit.no for hit in hits])
+            gated = await tasks.gate(tx, base, scope, [hit.no for hit in hits])
             if parsed.phrases or parsed.excluded_phrases:
                 ids = {no: chunk.id for no, chunk in gated.items()}
-                matching = await keyword_search.matching_phrases(tx, base.id, parsed, ids)
+                matching = await keyword_search.matching_phrases(tx, base.chunk_set, parsed, ids)
                 gated = {no: chunk for no, chunk in gated.items() if no in matching}
         return gated
 
@@ -209,7 +207,7 @@ class EngineSearch:
             items = await tasks.items_with_tasks(tx, base.id, MAX_EXACT_ITEMS)
             if not items:
                 return []
-            texts = await tasks.chunks_of_items(tx, base.id, scope, items, _MAX_EXACT_CHUNKS)
+            texts = await tasks.chunks_of_items(tx, base, scope, items, _MAX_EXACT_CHUNKS)
         if not texts:
             return []
         scored = await asyncio.to_thread(score_texts, texts, leg)
@@ -239,8 +237,8 @@ class EngineSearch:
             counts_by_labels = viewer.principals is not None and selectivity.items is None
             if counts_by_labels and await tasks.items_with_tasks(tx, base.id, 1):
                 return {}
-            texts = await store.chunk_texts(tx, base.id, nos)
-            gated = await tasks.gate(tx, base.id, scope, nos)
+            texts = await store.chunk_texts(tx, base.chunk_set, nos)
+            gated = await tasks.gate(tx, base, scope, nos)
         if viewer.principals is not None:
             leg = await _leg(index, base, answer.parsed_query, _point_filter(base, scope, selectivity))
         scored = await asyncio.to_thread(score_texts, texts, leg)
@@ -255,7 +253,7 @@ class EngineSearch:
     async def best_chunk(self, base: Base, leg: KeywordLeg, nos: Sequence[int]) -> tuple[int | None, float]:
         """The best of these chunks by words, and its score."""
         async with store.read_transaction(self._db) as tx:
-            texts = await store.chunk_texts(tx, base.id, nos)
+            texts = await store.chunk_texts(tx, base.chunk_set, nos)
         scored = await asyncio.to_thread(score_texts, texts, leg)
         totals = {no: scored.total(position) for position, no in enumerate(scored.nos)}
         best = max(totals, key=lambda no: (totals[no], -no), default=None)

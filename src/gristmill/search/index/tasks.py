@@ -15,7 +15,7 @@ from uuid import UUID
 
 import numpy as np
 
-from gristmill.catalog import BaseId, ItemId
+from gristmill.catalog import Base, BaseId, ItemId
 from gristmill.db import Tx
 from gristmill.search.index.engine import Labels, metadata_tokens
 from gristmill.search.scope import Scope
@@ -69,9 +69,9 @@ async def languages(tx: Tx, base_id: UUID) -> frozenset[str]:
     return frozenset(await queries.values(tx, "languages", base=base_id))
 
 
-async def sample_texts(tx: Tx, base_id: UUID, size: int) -> list[str]:
-    """The beginnings of chunks of a base, evenly from the first to the last."""
-    return await queries.values(tx, "sample_texts", base=base_id, size=size)
+async def sample_texts(tx: Tx, set_id: UUID, size: int) -> list[str]:
+    """The beginnings of chunks of a set, evenly from the first to the last."""
+    return await queries.values(tx, "sample_texts", set=set_id, size=size)
 
 
 async def close(tx: Tx, ids: Sequence[int]) -> None:
@@ -165,14 +165,14 @@ async def removals(tx: Tx, base_id: BaseId) -> list[int]:
     return await queries.values(tx, "removals", base=base_id)
 
 
-async def numbers_to_remove(tx: Tx, base_id: BaseId, limit: int) -> list[int]:
+async def numbers_to_remove(tx: Tx, set_id: UUID, limit: int) -> list[int]:
     """Numbers of deleted chunks that the engine may still have."""
-    return await queries.values(tx, "numbers_to_remove", base=base_id, limit=limit)
+    return await queries.values(tx, "numbers_to_remove", set=set_id, limit=limit)
 
 
-async def forget_removed(tx: Tx, base_id: BaseId, nos: Sequence[int]) -> None:
+async def forget_removed(tx: Tx, set_id: UUID, nos: Sequence[int]) -> None:
     """Forget deleted chunks that the engine no longer has."""
-    await queries.run(tx, "forget_deleted", base=base_id, nos=list(nos))
+    await queries.run(tx, "forget_deleted", set=set_id, nos=list(nos))
 
 
 @dataclass(frozen=True)
@@ -293,18 +293,25 @@ class GatedChunk:
     chunk_count: int
 
 
-async def gate(tx: Tx, base_id: UUID, scope: Scope, nos: Sequence[int]) -> dict[int, GatedChunk]:
+async def gate(tx: Tx, base: Base, scope: Scope, nos: Sequence[int]) -> dict[int, GatedChunk]:
     """The visible ones of these chunks, by number."""
     rows = await queries.many(
-        tx, GatedChunk, "gate_chunks", base=base_id, nos=list(nos), **scope.parameters()
+        tx, GatedChunk, "gate_chunks", base=base.id, set=base.chunk_set, nos=list(nos), **scope.parameters()
     )
     return {row.no: row for row in rows}
 
 
 async def chunks_of_items(
-    tx: Tx, base_id: UUID, scope: Scope, items: Sequence[UUID], limit: int
+    tx: Tx, base: Base, scope: Scope, items: Sequence[UUID], limit: int
 ) -> list[ChunkText]:
     """The visible chunks of these items."""
     return await queries.many(
-        tx, ChunkText, "chunks_of_items", base=base_id, items=list(items), limit=limit, **scope.parameters()
+        tx,
+        ChunkText,
+        "chunks_of_items",
+        base=base.id,
+        set=base.chunk_set,
+        items=list(items),
+        limit=limit,
+        **scope.parameters(),
     )

@@ -261,6 +261,8 @@ export const messages = {
   "was changed": "已修改",
   "was restored": "已恢复",
   "was deleted": "已删除",
+  "compared its embedders": "已比较其嵌入模型",
+  "has another embedder": "已更换嵌入模型",
   "was removed with {items} items": "已清除，共 {items} 项",
   "The reconciler fixed an inconsistency": "校正程序修复了一处不一致",
   // what the forms of connectors ask for
