@@ -47,6 +47,7 @@ from gristmill.ingest.image_describers import (
 )
 from gristmill.ingest.processors import Processor
 from gristmill.ingest.stages import Stages
+from gristmill.ingest.swap import EmbedderSwapper
 from gristmill.integrity import reconcile
 from gristmill.integrity.readiness import Readiness
 from gristmill.integrity.reconcile import Reconciler, recover_deletions
@@ -75,6 +76,8 @@ from gristmill.work import (
     PrepareRoot,
     Reconcile,
     ReindexSubtree,
+    RemoveChunkSet,
+    SwapEmbedder,
     SweepIndex,
     SyncAccess,
     SyncConnector,
@@ -337,6 +340,7 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> di
         parts.settings.sync_slots,
     )
     updater = update_index.IndexUpdater(db, parts.indexes)
+    swapper = EmbedderSwapper(db, parts.embedders, pipeline.offload)
     reconciler = Reconciler(db, sources.blobs, parts.settings.event_retention)
     return {
         IndexDocument.kind: Handler(pipeline.index, pipeline.record_failure),
@@ -355,6 +359,8 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> di
         UpdateIndex.kind: Handler(updater.update),
         SweepIndex.kind: Handler(updater.sweep),
         MoveIndex.kind: Handler(move_index.IndexMover(db, parts.indexes).move),
+        SwapEmbedder.kind: Handler(swapper.run, swapper.record_failure),
+        RemoveChunkSet.kind: Handler(remover.remove_chunk_set),
     }
 
 

@@ -129,7 +129,7 @@ async def test_finding_active_items_costs_no_more_beside_many_finished_ones(db: 
 SCOPE: dict[str, Any] = dict.fromkeys(
     (
         *("principals", "types", "under", "metadata", "created_after", "created_before"),
-        *("updated_after", "updated_before"),
+        *("updated_after", "updated_before", "condition"),
     )
 )
 BASE_STATEMENTS: list[tuple[str, str, dict[str, Any]]] = [

@@ -30,7 +30,7 @@ from gristmill.search.index import tasks
 from gristmill.search.index.engine import IndexUnavailable
 from gristmill.search.index.engine_indexes import NO_ENGINE, EngineIndexes
 from gristmill.sources.blobs import BlobStore
-from gristmill.work import DeleteBase, DeleteSubtree
+from gristmill.work import DeleteBase, DeleteSubtree, RemoveChunkSet
 
 BATCH = 500
 _BASE_BATCH = 100  # of a base that is removed as a whole
@@ -82,6 +82,15 @@ class Remover:
             await faults.point("remove.base_dropped")
         await uploads.delete_marked(self._db, self._blobs)
         await self._finish(job, lambda receipt: BaseRemoved(base_id, **receipt), forget_lane=True)
+        return Done()
+
+    async def remove_chunk_set(self, job: Job) -> Outcome:
+        """Remove a set of chunks that no search reads any more."""
+        set_id = RemoveChunkSet.of(job).set_id
+        await self._remove_chunks(job, set_id)
+        async with self._batch(job) as tx:
+            await catalog.drop_chunk_set(tx, set_id)
+        await faults.point("remove.set_dropped")
         return Done()
 
     async def _remove_from_engine(self, job: Job, base_id: BaseId) -> None:

@@ -241,6 +241,17 @@ select n.item_id, n.index, n.text
   join chunk n on n.set_id = %(set)s and n.item_id = m.item_id and n.version = m.version
               and n.index between m.index - %(width)s::int and m.index + %(width)s::int;
 
+-- name: sample_chunks
+-- Live chunks of a set, evenly from the first to the last, each once.
+select distinct on (t.no) t.item_id, t.title, t.headings, t.text
+  from (select min(no) as first, max(no) as last from chunk where set_id = %(set)s) r,
+       generate_series(0, %(size)s::int - 1) n,
+       lateral (select c.no, c.item_id, i.title, c.headings, left(c.text, 4000) as text
+                  from chunk c join item i on i.id = c.item_id and i.live_version = c.version and i.status <> 'deleting'
+                 where c.set_id = %(set)s and c.no >= r.first + n * (r.last - r.first + 1) / %(size)s::int
+                 order by c.no limit 1) t
+ order by t.no;
+
 -- name: newest_segment
 -- The highest id of a segment.
 select max(id) from segment;

@@ -33,7 +33,7 @@ create index base_not_ready on base (status, id) where status <> 'ready';
 
 -- owner: catalog
 -- All chunks of a base, made with one embedder and one way of chunking. Searches read one set of a base, wholly; another one is
--- built beside it to take over, or is kept to go back to. The columns of the live set are those of its base.
+-- being built to take over, or is kept to go back to. The columns of the live set are those of its base.
 --
 --     building ──▶ live ◀──▶ kept ──▶ removing ──▶ ()
 create table chunk_set (
