@@ -153,8 +153,11 @@ async def gristmill(
         db = Database(url, size=_SERVER_CONNECTIONS + (min(settings.worker_slots, 16) if work else 0))
         await db.open()
         stack.push_async_callback(db.close)
-        embedders = Embedders(settings, settings.cache_dir / "embedders", extra_embedders, db)
+        vault = Vault(settings.secret_key, settings.data_dir)
+        embedders = Embedders(settings, settings.cache_dir / "embedders", extra_embedders, db, vault)
         stack.push_async_callback(embedders.close)
+        async with db.connection() as tx:
+            await embedders.report_hidden(tx)
         sources = SourceFactory(
             BlobStore.open(settings.blob_url, settings.data_dir),
             limit=settings.max_document_mb * 2**20,
@@ -165,7 +168,6 @@ async def gristmill(
         stack.push_async_callback(broadcaster.stop)
         listener = Listener(url)
         broadcaster.listen(listener)
-        vault = Vault(settings.secret_key, settings.data_dir)
         sender = WebhookSender(vault, private=settings.allow_private_addresses)
         stack.push_async_callback(sender.close)
         # Starts child processes when the first document needs one.

@@ -33,7 +33,7 @@ OWNERS = {
         "item_version",
         "pending_blob_name",
     },
-    "embedding": {"provider", "provider_portion"},
+    "embedding": {"embedder", "provider", "provider_portion"},
     "events": {"dead_letter", "event", "event_head", "event_position", "outbox", "webhook"},
     "identity": {"api_key", "audit", "idempotency", "organisation", "session"},
     "jobs": {"job", "job_count", "job_history", "lane", "lane_owner", "schedule", "worker"},

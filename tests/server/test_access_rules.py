@@ -86,6 +86,8 @@ async def create_one_of_each(admin: httpx.AsyncClient) -> dict[str, str]:
     key = (await admin.post("/api/api-keys", json={"name": "one more", "role": "reader"})).json()["id"]
     tool = (await admin.post("/api/connectors", json=connector_body(base))).json()["id"]
     run = (await admin.post(f"/api/connectors/{tool}/sync", json={"dryRun": True})).json()["runId"]
+    model = {"name": "ours", "url": "https://example.org/v1", "model": "m", "dimensions": 8}
+    embedder = (await admin.post("/api/embedders", json=model)).json()["name"]
 
     async def is_done() -> bool:
         return (await admin.get(f"/api/knowledge-items/{item}")).json()["status"] == "completed"
@@ -99,6 +101,7 @@ async def create_one_of_each(admin: httpx.AsyncClient) -> dict[str, str]:
         "key_id": key,
         "connector_id": tool,
         "run_id": run,
+        "embedder_name": embedder,
         **PARTS,
     }
 

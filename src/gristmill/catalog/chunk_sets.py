@@ -7,7 +7,7 @@ live chunks calls `mark_missing` in the same transaction. So a set that lacks no
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from psycopg.types.json import Jsonb
 
@@ -15,6 +15,7 @@ from gristmill.catalog.base import BaseId, ChunkSetId
 from gristmill.catalog.item import ItemId
 from gristmill.catalog.store import queries
 from gristmill.db import Tx
+from gristmill.identity.organisation import OrgId
 
 ChunkSetState = Literal["building", "live", "kept", "removing"]
 
@@ -33,9 +34,23 @@ class ChunkSet:
     changed_at: datetime
 
 
+class EmbedderUse(NamedTuple):
+    """Chunks of a base that were made with an embedder."""
+
+    base_id: BaseId
+    base_name: str
+    embedder_identity: str
+    state: ChunkSetState
+
+
 async def find_chunk_sets(tx: Tx, base_id: BaseId) -> list[ChunkSet]:
     """All sets of a base, the oldest first."""
     return await queries.many(tx, ChunkSet, "find_chunk_sets", base=base_id)
+
+
+async def find_embedder_uses(tx: Tx, org: OrgId, name: str) -> list[EmbedderUse]:
+    """Bases of an organisation with chunks of this embedder: that answer, are being built or are kept; oldest first."""
+    return await queries.many(tx, EmbedderUse, "find_embedder_uses", org=org, name=name)
 
 
 async def insert_chunk_set(

@@ -144,3 +144,10 @@ select s.id, s.base_id from chunk_set s join base b on b.id = s.base_id and b.st
    and not exists (select from job j where j.kind = 'remove_chunk_set' and j.state <> 'dead' and j.subject = s.id)
    and (%(base)s::uuid is null or s.base_id = %(base)s)
  order by s.id limit %(limit)s;
+
+-- name: find_embedder_uses
+-- Bases of an organisation with chunks of this embedder: that answer, are being built or are kept; oldest first.
+select b.id as base_id, b.name as base_name, s.embedder_identity, s.state
+  from base b join chunk_set s on s.base_id = b.id
+ where b.org_id = %(org)s and b.status <> 'deleting' and s.embedder = %(name)s and s.state <> 'removing'
+ order by b.id, s.id;

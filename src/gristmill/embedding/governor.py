@@ -21,11 +21,13 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TypeVar
 from uuid import uuid4
+
+import httpx
 
 from gristmill import clock, faults
 from gristmill.db import Database, DatabaseUnavailable
@@ -33,6 +35,7 @@ from gristmill.embedding import pacing, store
 from gristmill.embedding.embedder import BadAnswer, EmbedderPaused
 from gristmill.embedding.pacing import MustWait, Portion, ProviderLimits
 from gristmill.errors import Transient
+from gristmill.settings import EmbedderSettings
 from gristmill.telemetry import pipeline_metrics
 
 PATIENCE = timedelta(seconds=4)
@@ -51,6 +54,28 @@ _T = TypeVar("_T")
 def provider_key(url: str, api_key: str | None) -> str:
     """The key under which all users of this endpoint and API key share limits. The API key can't be recovered from it."""
     return hashlib.sha256(json.dumps([url, api_key]).encode()).hexdigest()
+
+
+def plaintext_key(settings: EmbedderSettings) -> str | None:
+    """The API key of an endpoint, if it has one."""
+    return settings.api_key.get_secret_value() if settings.api_key else None
+
+
+def lowest_limits(sharing: Sequence[EmbedderSettings]) -> ProviderLimits:
+    """The limits of embedders that share an endpoint and API key: the lowest of each."""
+    return ProviderLimits(
+        min((each.requests_per_minute for each in sharing if each.requests_per_minute), default=None),
+        min((each.tokens_per_minute for each in sharing if each.tokens_per_minute), default=None),
+        min(each.concurrency for each in sharing),
+    )
+
+
+def provider_host(url: str) -> str:
+    """The host of an endpoint, for messages."""
+    try:
+        return httpx.URL(url).host
+    except httpx.InvalidURL:
+        return "an invalid address"  # creating the embedder raises the error for it
 
 
 class Governor:

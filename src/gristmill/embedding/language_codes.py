@@ -45,11 +45,14 @@ LANGUAGES = {
 }
 
 
+_NAMES = frozenset(LANGUAGES.values())
+
+
 def language_names(codes: Sequence[str]) -> list[str]:
-    """The names of languages by their codes; a region after a hyphen is left out (`zh-TW`)."""
+    """The names of languages by their codes; a region after a hyphen is left out (`zh-TW`). A name stays as it is."""
     names: list[str] = []
     for code in codes:
-        name = LANGUAGES.get(code.split("-")[0].lower())
+        name = code if code in _NAMES else LANGUAGES.get(code.split("-")[0].lower())
         if name is None:
             raise Invalid(
                 f"There is no language {code!r} here. Write a code of two letters, such as en, zh or es. Known: {', '.join(LANGUAGES)}.",

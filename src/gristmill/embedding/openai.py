@@ -36,7 +36,8 @@ from tokenizers import Tokenizer
 from gristmill import clock, net
 from gristmill.embedding import embedder, granite_pack, ratelimit
 from gristmill.embedding.embedder import BadAnswer, TextRefused, Vectors
-from gristmill.embedding.governor import Governor
+from gristmill.embedding.governor import Governor, plaintext_key
+from gristmill.embedding.language_codes import language_names
 from gristmill.errors import Permanent, SetupError, Transient
 from gristmill.settings import EmbedderSettings
 
@@ -44,6 +45,7 @@ from gristmill.settings import EmbedderSettings
 TOKEN_RESERVE = 0.75
 
 _MIN_TOKENS = 16
+_SAMPLE = "The miller sharpens the stones every spring."
 # A number takes at most 25 characters of JSON; the rest allows for servers that send more fields.
 _BYTES_PER_NUMBER = 40
 _FRAME_BYTES = 16 * 2**20
@@ -67,18 +69,28 @@ class _EmbeddingResponse(BaseModel):
 
 
 class OpenAIEmbedder:
-    """The endpoint that `settings` describe, under the name that bases use for it; rate-limited by `governor`."""
+    """The endpoint that `settings` describe, under the name that bases use for it; rate-limited by `governor`. The operator's
+    settings may name a private address, everyone else only with `allow_private`."""
 
-    def __init__(self, name: str, settings: EmbedderSettings, governor: Governor | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: EmbedderSettings,
+        governor: Governor | None = None,
+        *,
+        allow_private: bool = True,
+    ) -> None:
         self.name = name
         self.dimensions = settings.dimensions
+        # An endpoint doesn't say which languages its model knows; who set it up may have said so.
         self.strengths: Mapping[str, float] | None = (
-            None  # an endpoint doesn't say which languages its model knows
+            dict.fromkeys(language_names(settings.languages), 1.0) if settings.languages else None
         )
+        self._allow_private = allow_private
         self._settings = settings
         self._url = _endpoint(name, settings)
         self._governor = governor
-        self._key = settings.api_key.get_secret_value() if settings.api_key else None
+        self._key = plaintext_key(settings)
         self._client: httpx.AsyncClient | None = None
         self._closed = False
 
@@ -132,6 +144,11 @@ class OpenAIEmbedder:
         """The vector of one query, by its own request, which doesn't wait for documents."""
         return (await self._embed_batch([self._settings.query_prefix + text], query=True))[0]
 
+    async def measure_dimensions(self) -> int:
+        """Ask the endpoint for one vector, without retries, and return its length."""
+        (row,) = self._rows(await self._send([_SAMPLE]), 1)
+        return len(row)
+
     async def close(self) -> None:
         """Close the connections."""
         self._closed = True
@@ -149,11 +166,14 @@ class OpenAIEmbedder:
         return sum(map(len, self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)))
 
     async def _request(self, texts: Sequence[str]) -> Vectors:
+        return self._vectors(await self._send(texts), len(texts))
+
+    async def _send(self, texts: Sequence[str]) -> bytes:
         if self._closed:
             raise Transient("The embedder was closed; this process is stopping.", code="embedder_closed")
         limit = self._settings.timeout
         if self._client is None:
-            self._client = net.client(allow_private=True, timeout=limit)
+            self._client = net.client(allow_private=self._allow_private, timeout=limit)
         try:
             # httpx limits each single wait of a request; a server that sends byte by byte would never time out.
             async with (
@@ -164,14 +184,13 @@ class OpenAIEmbedder:
             ):
                 if not response.is_success:
                     self._raise_for_status(response, await self._excerpt(response))
-                body = await net.read_limited(response, self._size_limit(len(texts)))
+                return await net.read_limited(response, self._size_limit(len(texts)))
         except (TimeoutError, httpx.TimeoutException) as error:
             message = f"{self._label} did not answer within {limit.total_seconds():g} seconds."
             raise Transient(message, code="embedder_timeout") from error
         except httpx.HTTPError as error:
             message = f"{self._label} can't be reached: {self._redact(str(error)) or type(error).__name__}."
             raise Transient(message, code="embedder_unreachable") from error
-        return self._vectors(body, len(texts))
 
     def _body(self, texts: Sequence[str]) -> dict[str, Any]:
         body: dict[str, Any] = {

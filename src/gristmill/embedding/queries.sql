@@ -1,5 +1,11 @@
 -- name: insert_provider
--- Insert a provider with full buckets, unless it exists.
+-- Insert a provider with full buckets, unless it exists; delete those that were not used for a week.
+with unused as (
+    select key from provider p
+     where refilled_at < clock_now() - interval '7 days'
+       and not exists (select from provider_portion where provider = p.key and expires_at > clock_now())
+       for update skip locked),
+deleted as (delete from provider where key in (select key from unused))
 insert into provider (key, requests, tokens, concurrency)
 values (%(key)s, %(requests)s, %(tokens)s, %(concurrency)s)
 on conflict do nothing;
@@ -36,3 +42,50 @@ on conflict (provider, holder) do update set slots = excluded.slots, expires_at 
 -- name: drop_portion
 -- Delete a process's portion.
 delete from provider_portion where provider = %(key)s and holder = %(holder)s;
+
+-- name: insert_embedder
+-- Create an embedder, unless its organisation has one of that name.
+insert into embedder (id, org_id, name, kind, config, api_key, private)
+values (%(id)s, %(org)s, %(name)s, %(kind)s, %(config)s, %(api_key)s, %(private)s)
+on conflict do nothing
+returning *;
+
+-- name: update_embedder
+-- Change an embedder that the caller has locked.
+update embedder
+   set config = %(config)s, api_key = %(api_key)s, private = %(private)s, revision = revision + 1,
+       updated_at = greatest(clock_now(), updated_at + interval '1 microsecond')
+ where id = %(id)s
+returning *;
+
+-- name: delete_embedder
+-- Delete an embedder.
+delete from embedder where id = %(id)s;
+
+-- name: lock_embedder
+-- An embedder of an organisation, locked until the transaction ends against changes and against new bases that use it.
+select * from embedder where org_id = %(org)s and name = %(name)s for update;
+
+-- name: hold_embedder
+-- An embedder of an organisation, which can be neither changed nor deleted until the transaction ends.
+select * from embedder where org_id = %(org)s and name = %(name)s for share;
+
+-- name: embedders
+-- All embedders of an organisation.
+select * from embedder where org_id = %(org)s order by name;
+
+-- name: embedder_revisions
+-- The revisions of all embedders of an organisation.
+select id, revision from embedder where org_id = %(org)s;
+
+-- name: embedder_names
+-- The names of stored embedders that are among these.
+select distinct name from embedder where name = any (%(names)s::text[]) order by name;
+
+-- name: lock_embedder_creation
+-- No other transaction creates an embedder of this organisation until this one ends.
+select pg_advisory_xact_lock(hashtext('gristmill.embedders'), hashtext(%(org)s::text));
+
+-- name: count_embedders
+-- How many embedders an organisation has.
+select count(*)::int from embedder where org_id = %(org)s;

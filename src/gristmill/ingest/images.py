@@ -176,7 +176,8 @@ class ImageAnalyser:
 
     async def _embed_description(self, base: Base, asset: WaitingAsset, text: str) -> list[Chunk]:
         """The chunks of the description, with vectors. Their indexes are assigned when they are written."""
-        embedder = embedder_of(base, self._embedders)
+        async with self._db.connection() as tx:
+            embedder = await embedder_of(tx, base, self._embedders)
         await embedder.load()
         limit = token_limit(embedder, base.chunking)
         description = [(text, asset.start, asset.page)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gristmill import catalog, jobs
-from gristmill.catalog import Base, DocumentToRead, ItemId
+from gristmill.catalog import Base, BaseId, DocumentToRead, ItemId
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders
 from gristmill.errors import GristmillError, Invalid, LeaseLost, Permanent
@@ -42,13 +42,14 @@ class Refusal:
 OpenedJob = IndexTask | Refusal | Snooze | None
 
 
-def embedder_of(base: Base, embedders: Embedders) -> Embedder:
+async def embedder_of(tx: Tx, base: Base, embedders: Embedders) -> Embedder:
     """The base's embedder. Raises EmbedderChanged if it is missing or gives other vectors by now."""
     try:
-        embedder = embedders.get(base.embedder)
+        embedder = await embedders.find(tx, base.embedder, base.org_id)
     except Invalid as error:
         raise EmbedderChanged(
-            f"{error.message} Add {base.embedder!r} to the settings again and restart: the base then recovers by itself."
+            f"{error.message} Create {base.embedder!r} again, or add it to the settings again and restart: the base then"
+            " recovers by itself."
         ) from error
     if embedder.identity != base.embedder_identity:
         raise EmbedderChanged(
@@ -78,6 +79,7 @@ class JobOpener:
             fenced = await jobs.fence_all(tx, claimed)
             bases = await catalog.find_bases(tx, [base_of(job) for job in claimed])
             states = await catalog.index_states(tx, list(bases))
+            embedders = {base.id: await self._embedder(tx, base) for base in bases.values()}
             wanted: dict[ItemId, Job] = {}
             for job in claimed:
                 base = bases.get(base_of(job))
@@ -87,30 +89,27 @@ class JobOpener:
                 elif base is not None and states[base.id].is_switching:
                     # It would be embedded with an embedder that is about to be replaced.
                     results[job] = Snooze(SWITCH_DELAY)
-                elif base is not None and (error := self._blocking_error(job, base)) is not None:
+                elif base is not None and (error := _blocking_error(job, base, embedders)) is not None:
                     results[job] = Refusal(error)
                 elif base is not None:
                     wanted[IndexDocument.of(job).item_id] = job
             versions = [(item_id, IndexDocument.of(job).version) for item_id, job in wanted.items()]
             for item in await catalog.begin_reading(tx, versions) if versions else []:
                 job = wanted[item.id]
-                results[job] = await self._task(tx, job, bases[base_of(job)], item)
+                base, embedder = bases[base_of(job)], embedders[base_of(job)]
+                assert not isinstance(embedder, EmbedderChanged)
+                results[job] = await self._task(tx, job, base, embedder, item)
         return [results[job] for job in claimed]
 
-    def _blocking_error(self, job: Job, base: Base) -> GristmillError | None:
-        if job.interrupted and base.on_restart == "park":
-            return Permanent(
-                "Indexing was interrupted, and this base does not resume automatically. Recover the base to continue.",
-                code="interrupted",
-            )
+    async def _embedder(self, tx: Tx, base: Base) -> Embedder | EmbedderChanged:
         try:
-            embedder_of(base, self._embedders)
+            return await embedder_of(tx, base, self._embedders)
         except EmbedderChanged as error:
             return error
-        return None
 
-    async def _task(self, tx: Tx, job: Job, base: Base, item: DocumentToRead) -> IndexTask:
-        embedder = self._embedders.get(base.embedder)
+    async def _task(
+        self, tx: Tx, job: Job, base: Base, embedder: Embedder, item: DocumentToRead
+    ) -> IndexTask:
         recipe = recipe_of(embedder, base.chunking)
         validators = self._validators_to_send(base, item) if item.live_recipe == recipe else {}
         source = self._sources.for_item(item, note=item.body, blob=item.blob_name, validators=validators)
@@ -129,6 +128,18 @@ class JobOpener:
             reader == processor.identity if processor else reader in (TEXT_READER, PAGE_READER, READER)
         )
         return validators if is_same_reader and base.asset_reuse != "force" else {}
+
+
+def _blocking_error(
+    job: Job, base: Base, embedders: Mapping[BaseId, Embedder | EmbedderChanged]
+) -> GristmillError | None:
+    if job.interrupted and base.on_restart == "park":
+        return Permanent(
+            "Indexing was interrupted, and this base does not resume automatically. Recover the base to continue.",
+            code="interrupted",
+        )
+    embedder = embedders[base.id]
+    return embedder if isinstance(embedder, EmbedderChanged) else None
 
 
 def recipe_of(embedder: Embedder, chunking: dict[str, Any]) -> str:

@@ -82,7 +82,7 @@ class Pipeline:
         self.offload = self._offload = CpuOffload()
         self._read_stage = ReadStage(db, originals, readers, self._offload, self._stages.threads)
         self._attachments = AttachmentFiler(db, limits)
-        self._embed_stages: dict[str, EmbedStage] = {}
+        self._embed_stages: dict[Embedder, EmbedStage] = {}
         self._write_stage = WriteStage(db, self._offload, indexes)
         self._progress = ProgressReporter(db, self._progress_of)
 
@@ -133,7 +133,7 @@ class Pipeline:
         base = await catalog.find_base(tx, base_id)
         try:
             if base is not None:
-                embedder_of(base, self._embedders)
+                await embedder_of(tx, base, self._embedders)
         except EmbedderChanged:
             return True
         return False
@@ -326,11 +326,13 @@ class Pipeline:
     # ── embed ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _embed_stage_for(self, embedder: Embedder) -> EmbedStage:
-        if embedder.identity not in self._embed_stages:
-            self._embed_stages[embedder.identity] = EmbedStage(
+        """By embedder and not by identity: two organisations may have a model in common, but each has its own address and
+        key."""
+        if embedder not in self._embed_stages:
+            self._embed_stages[embedder] = EmbedStage(
                 embedder, self._find_vectors, self._write_stage.write, embed_each
             )
-        return self._embed_stages[embedder.identity]
+        return self._embed_stages[embedder]
 
     async def _find_vectors(self, identity: str, base: Base, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
         """The vectors of texts that were embedded before: in the same base, then in others of the same embedder."""

@@ -18,7 +18,7 @@ from gristmill import catalog, contents, events, faults, jobs
 from gristmill.catalog import Base, BaseId, ChunkSet, Swap
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders
-from gristmill.errors import GristmillError, Permanent, Transient
+from gristmill.errors import GristmillError, Invalid, Permanent, Transient
 from gristmill.events import BaseEmbedderCompared
 from gristmill.ingest.build_chunk_set import ChunkSetBuilder
 from gristmill.ingest.compare_embedders import EmbedderComparison, compare
@@ -82,7 +82,7 @@ class EmbedderSwapper:
     # ── building and switching ───────────────────────────────────────────────────────────────────────────
 
     async def _build(self, job: Job, base: Base, swap: Swap, chunk_set: ChunkSet) -> bool:
-        if await self._builder.build(job, base, swap, chunk_set, self._embedder_of(chunk_set)):
+        if await self._builder.build(job, base, swap, chunk_set, await self._embedder_of(base, chunk_set)):
             return True
         await faults.point("swap.built")
         if swap.is_approved or not swap.items:
@@ -108,8 +108,12 @@ class EmbedderSwapper:
         await faults.point("swap.after_switch")
         return True
 
-    def _embedder_of(self, chunk_set: ChunkSet) -> Embedder:
-        embedder = self._embedders.get(chunk_set.embedder)
+    async def _embedder_of(self, base: Base, chunk_set: ChunkSet) -> Embedder:
+        try:
+            async with self._db.connection() as tx:
+                embedder = await self._embedders.find(tx, chunk_set.embedder, base.org_id)
+        except Invalid as error:
+            raise EmbedderChanged(error.message) from error
         if embedder.identity != chunk_set.embedder_identity:
             raise EmbedderChanged(
                 f"The embedder {chunk_set.embedder!r} has changed since the swap began. Ask for it again."
@@ -120,11 +124,12 @@ class EmbedderSwapper:
 
     async def _compare(self, job: Job, base: Base, swap: Swap, chunk_set: ChunkSet) -> bool:
         try:
-            old = embedder_of(base, self._embedders)
+            async with self._db.connection() as tx:
+                old = await embedder_of(tx, base, self._embedders)
         except EmbedderChanged:
             old = None
         await faults.point("swap.comparing")
-        comparison = await compare(self._db, base, old, chunk_set, self._embedder_of(chunk_set))
+        comparison = await compare(self._db, base, old, chunk_set, await self._embedder_of(base, chunk_set))
         report = comparison.report() | {
             "cost": {"texts": swap.embedded, "reused": swap.reused, "tokens": swap.tokens}
         }
@@ -158,7 +163,8 @@ class EmbedderSwapper:
 
     async def _refresh(self, job: Job, base: Base, swap: Swap) -> None:
         """Count the chunks of the items again, note how they were made, and retry documents that had no embedder."""
-        recipe = recipe_of(self._embedders.get(base.embedder), base.chunking)
+        async with self._db.connection() as tx:
+            recipe = recipe_of(await embedder_of(tx, base, self._embedders), base.chunking)
         after: UUID | None = UUID(int=0)
         while after is not None:
             async with self._db.transaction() as tx:

@@ -10,7 +10,7 @@ from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, BaseId, BaseStatus, IndexKind, OnRestart
 from gristmill.catalog.access import parse_acl
 from gristmill.db import Database, Tx
-from gristmill.embedding import Embedder
+from gristmill.embedding import Embedder, hold_embedder
 from gristmill.errors import Conflict, FieldError, Invalid
 from gristmill.events import BaseChanged, BaseCreated, BaseDeleted, BaseRestored
 from gristmill.identity import LOCAL_ORG, OrgId
@@ -35,6 +35,7 @@ async def create(
     """Create a base of `org` with this embedder; its name must be free in the organisation."""
     check_chunk_size(chunking, embedder)
     async with db.transaction() as tx:
+        await hold_embedder(tx, embedder)
         created = await catalog.insert_base(
             tx,
             name=name,

@@ -3,7 +3,7 @@
     its documents   each dead job that the embedder's change ended is retried, one transaction each
     the base        one transaction: lock it, look again, failed → ready, with its event
 
-A process reads its settings when it starts, so it looks then. Killed before the base is ready: the next start finds it and the
+A process reads its settings when it starts, so it looks then; and the server looks when an embedder was stored. Killed before the base is ready: the next start finds it and the
 rest of its documents. Where workers run with different settings, one that has the wrong ones fails the base again.
 """
 
@@ -11,7 +11,7 @@ import logging
 
 from gristmill import catalog, events, jobs
 from gristmill.catalog import Base, BaseStatus
-from gristmill.db import Database
+from gristmill.db import Database, Tx
 from gristmill.embedding import Embedders
 from gristmill.errors import Conflict, Invalid, NotFound
 from gristmill.events import BaseRestored
@@ -30,7 +30,9 @@ async def recover_bases(db: Database, embedders: Embedders) -> int:
         failed = await catalog.find_failed_bases(tx, CAUSE)
     recovered = 0
     for base in failed:
-        if not _has_its_embedder(base, embedders):
+        async with db.connection() as tx:
+            has_its_embedder = await _has_its_embedder(tx, base, embedders)
+        if not has_its_embedder:
             continue
         retried = await retry_documents(db, base)
         if await _restore(db, base):
@@ -39,9 +41,9 @@ async def recover_bases(db: Database, embedders: Embedders) -> int:
     return recovered
 
 
-def _has_its_embedder(base: Base, embedders: Embedders) -> bool:
+async def _has_its_embedder(tx: Tx, base: Base, embedders: Embedders) -> bool:
     try:
-        return embedders.get(base.embedder).identity == base.embedder_identity
+        return (await embedders.find(tx, base.embedder, base.org_id)).identity == base.embedder_identity
     except Invalid:
         return False
 

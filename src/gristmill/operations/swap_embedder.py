@@ -14,7 +14,7 @@ from typing import Any
 from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, BaseId, BaseStatus, ChunkSet, ChunkSetId, Swap, SwapGate
 from gristmill.db import Database, Tx
-from gristmill.embedding import Embedder, Embedders
+from gristmill.embedding import Embedder, Embedders, hold_embedder
 from gristmill.errors import Conflict, NotFound
 from gristmill.events import BaseEmbedderSwitched, BaseRestored
 from gristmill.jobs import NewJob
@@ -35,6 +35,7 @@ async def swap(
     that it began."""
     async with db.transaction() as tx:
         base = await guards.lock_base(tx, base_id)
+        await hold_embedder(tx, embedder)
         chunking = base.chunking if chunking is None else chunking
         check_chunk_size(chunking, embedder)
         _require_embedded_index(base)
@@ -152,7 +153,8 @@ async def revert(db: Database, base_id: BaseId, embedders: Embedders) -> Swap:
                 "embedder itself.",
                 code="nothing_to_revert",
             )
-        if embedders.get(previous.embedder).identity != previous.embedder_identity:
+        embedder = await embedders.find(tx, previous.embedder, base.org_id)
+        if embedder.identity != previous.embedder_identity:
             raise Conflict(
                 f"The embedder {previous.embedder!r} has changed since these vectors were made. Ask for the embedder itself.",
                 code="embedder_changed",

@@ -40,6 +40,18 @@ class EmbedderSettings(BaseModel):
     concurrency: int = Field(
         default=8, ge=1, le=1024, description="Maximum concurrent requests, across all workers."
     )
+    languages: list[str] = Field(
+        default=[],
+        max_length=100,
+        description="Languages that the model knows, such as `en`; empty means all.",
+    )
+    price_per_million_tokens: float | None = Field(
+        default=None,
+        ge=0,
+        le=1_000_000,
+        allow_inf_nan=False,
+        description="Price of a million tokens, in any currency.",
+    )
 
 
 class ProcessorSettings(BaseModel):

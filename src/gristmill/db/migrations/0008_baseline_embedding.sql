@@ -15,3 +15,16 @@ create unlogged table provider_portion (
     expires_at timestamptz not null,
     primary key (provider, holder)
 );
+create table embedder (
+    id          uuid primary key,
+    org_id      uuid not null references organisation,
+    name        text not null,
+    kind        text not null,                 -- one of the registry: openai
+    config      jsonb not null,                -- everything but the key: address, model, limits …
+    api_key     bytea,                         -- encrypted by the vault; null: the endpoint needs none
+    private     boolean not null default false, -- the local user gave the address, so it may be a private one
+    revision    bigint not null default 1,     -- rises with every change: processes compare it with what they loaded
+    created_at  timestamptz not null default clock_now(),
+    updated_at  timestamptz not null default clock_now()
+);
+create unique index embedder_name on embedder (org_id, lower(name));

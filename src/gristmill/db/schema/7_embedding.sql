@@ -21,3 +21,20 @@ create unlogged table provider_portion (
     expires_at timestamptz not null,
     primary key (provider, holder)
 );
+
+-- owner: embedding
+-- An embedder that an organisation made. Its name is free among the built-in ones and those of the settings, and unique in
+-- the organisation; bases refer to it by name.
+create table embedder (
+    id          uuid primary key,
+    org_id      uuid not null references organisation,
+    name        text not null,
+    kind        text not null,                 -- one of the registry: openai
+    config      jsonb not null,                -- everything but the key: address, model, limits …
+    api_key     bytea,                         -- encrypted by the vault; null: the endpoint needs none
+    private     boolean not null default false, -- the local user gave the address, so it may be a private one
+    revision    bigint not null default 1,     -- rises with every change: processes compare it with what they loaded
+    created_at  timestamptz not null default clock_now(),
+    updated_at  timestamptz not null default clock_now()
+);
+create unique index embedder_name on embedder (org_id, lower(name));

@@ -180,7 +180,8 @@ async def _check_key(tx: Tx, caller: Caller, text: str) -> None:
 
 
 async def _check_nothing(_tx: Tx, _caller: Caller, _text: str) -> None:
-    """For parameters that belong to a resource that another parameter names."""
+    """For parameters that belong to a resource that another parameter names, and for names that are looked up among those of
+    the caller's organisation."""
 
 
 PATH_PARAMETER_CHECKS: Mapping[str, Callable[[Tx, Caller, str], Awaitable[None]]] = {
@@ -194,6 +195,7 @@ PATH_PARAMETER_CHECKS: Mapping[str, Callable[[Tx, Caller, str], Awaitable[None]]
     "event_id": _check_nothing,
     "asset_hash": _check_nothing,
     "user_id": _check_nothing,
+    "embedder_name": _check_nothing,
 }
 
 

@@ -59,7 +59,8 @@ async def create_base(
     if body.embedder is None:
         embedder = context.embedders.for_languages(languages)
     else:
-        embedder = context.embedders.get(body.embedder)
+        async with context.db.connection() as tx:
+            embedder = await context.embedders.find(tx, body.embedder, caller.org)
     _check_processor(context, body.file_processor_id)
     chunking = body.chunking.model_dump(by_alias=True, exclude_none=True)
     created = await bases.create(
@@ -133,8 +134,12 @@ async def patch_base(
     _check_processor(context, body.file_processor_id)
     async with context.db.connection() as tx:
         base = await guards.require_base(tx, base_id, viewer)
-    if chunking and chunking != base.chunking and base.embedder in context.embedders.names():
-        bases.check_chunk_size(chunking, context.embedders.get(base.embedder))
+        usable = {each.name: each for each in await context.embedders.find_all(tx, base.org_id)}
+        restore_with = (
+            await context.embedders.find(tx, base.embedder, base.org_id) if body.status == "ready" else None
+        )
+    if chunking and chunking != base.chunking and base.embedder in usable:
+        bases.check_chunk_size(chunking, usable[base.embedder])
     await bases.patch(
         context.db,
         base_id,
@@ -144,7 +149,7 @@ async def patch_base(
         on_restart=body.on_restart,
         settings=body.settings and body.settings.model_dump(by_alias=True, exclude_none=True),
         acl=body.acl,
-        restore_with=context.embedders.get(base.embedder) if body.status == "ready" else None,
+        restore_with=restore_with,
         check=lambda updated_at: check_if_match(if_match, updated_at),
     )
     return await get_base(base_id, context, viewer, response)

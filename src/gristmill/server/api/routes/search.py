@@ -4,6 +4,7 @@ import time
 
 from gristmill import catalog, search
 from gristmill.catalog import Base, BaseId
+from gristmill.db import Tx
 from gristmill.operations import guards
 from gristmill.server.api.context import (
     ApiContext,
@@ -37,8 +38,8 @@ async def search_base(
     """Search one base."""
     started = time.perf_counter()
     async with context.db.connection() as tx:
-        base = await guards.require_base(tx, base_id, viewer)
-    answer = await context.searcher.answer([_target(context, base, body)], body.to_query(viewer))
+        target = await _target(tx, context, await guards.require_base(tx, base_id, viewer), body)
+    answer = await context.searcher.answer([target], body.to_query(viewer))
     context.metrics.search_seconds.labels(body.mode).observe(time.perf_counter() - started)
     return _search_results(answer, started)
 
@@ -53,7 +54,7 @@ async def search_bases(body: SearchBasesIn, context: CurrentContext, viewer: Cur
         else:
             base_ids = [BaseId(base_id) for base_id in dict.fromkeys(body.base_ids)]
             bases = [await guards.require_base(tx, base_id, viewer) for base_id in base_ids]
-    targets = [_target(context, base, body) for base in bases]
+        targets = [await _target(tx, context, base, body) for base in bases]
     answer = await context.searcher.answer(targets, body.to_query(viewer))
     context.metrics.search_seconds.labels(body.mode).observe(time.perf_counter() - started)
     return _search_results(answer, started)
@@ -66,9 +67,9 @@ async def why_not(
     """Explain why an item is missing from the hits of a query, or what rank it has. For admins, also on behalf of a person."""
     async with context.db.connection() as tx:
         item = await guards.require_item(tx, item_id)
-        base = await guards.require_base(tx, item.base_id)
+        target = await _target(tx, context, await guards.require_base(tx, item.base_id), body)
     placement = await search.explain_missing(
-        context.db, context.searcher, _target(context, base, body), body.to_query(viewer), item
+        context.db, context.searcher, target, body.to_query(viewer), item
     )
     return WhyNotOut(
         rank=placement.rank,
@@ -81,8 +82,10 @@ async def why_not(
     )
 
 
-def _target(context: ApiContext, base: Base, body: SearchIn | WhyNotIn) -> search.Target:
-    return search.Target(base, context.embedders.get(base.embedder) if body.mode != "text" else None)
+async def _target(tx: Tx, context: ApiContext, base: Base, body: SearchIn | WhyNotIn) -> search.Target:
+    if body.mode == "text":
+        return search.Target(base, None)
+    return search.Target(base, await context.embedders.find(tx, base.embedder, base.org_id))
 
 
 def _search_results(answer: search.SearchAnswer, started: float) -> SearchOut:
