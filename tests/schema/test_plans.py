@@ -142,7 +142,7 @@ BASE_STATEMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("gristmill.search", "list_segments", {}),
     ("gristmill.search", "items_in_scope", SCOPE | {"limit": 100}),
     ("gristmill.search", "nearest_chunks", SCOPE | {"vector": "[1,0]", "limit": 10}),
-    ("gristmill.search", "similarities", SCOPE | {"vector": "[1,0]", "nos": [1, 2, 3]}),
+    ("gristmill.search", "similarities", SCOPE | {"vector": "[1,0]", "nos": [1, 2, 3], "limit": 2}),
     ("gristmill.search", "visible_chunks", SCOPE | {"nos": [1, 2, 3]}),
     ("gristmill.search", "existing_indexes", {"version": 1}),
     ("gristmill.search", "drop_leftovers", {"limit": 100}),
@@ -202,6 +202,48 @@ async def test_the_statements_about_one_base_cost_no_more_beside_many_bases(db: 
     many = await base_page_counts(db, *row)
     grown = {name: (few[name], many[name]) for name in few if many[name] > 2 * few[name] + 12}
     assert not grown, f"pages beside 100 and beside 5,100 bases: {grown}"
+
+
+async def test_the_checks_of_a_search_cost_no_more_before_the_tables_are_analysed(db: Database) -> None:
+    """After a large base was written, searches don't wait for statistics; also those of callers who see little."""
+    async with db.transaction() as tx:
+        base = await insert_base(tx)
+        await tx.execute(
+            "with new_item as (insert into item (base_id, type, title, status, source_key, live_version, acl)"
+            "   select %s, 'note', 'n', 'completed', n::text, 1,"
+            "          case when n %% 1000 = 0 then '{few,many}'::text[] when n %% 10 = 0 then '{many}' else '{}' end"
+            "     from generate_series(1, 3000) n returning id, base_id)"
+            ' insert into chunk (set_id, item_id, version, index, text, text_hash, start, "end", embedding)'
+            "   select base_id, id, 1, n, repeat('rye ', 100), gen_random_uuid(), 0, 1, '[1,0]'"
+            "     from new_item, generate_series(0, 9) n",
+            [base],
+        )
+    before = await gate_page_counts(db, base)
+    async with db.connection() as tx:
+        await tx.execute("vacuum analyze")
+    after = await gate_page_counts(db, base)
+    grown = {name: (before[name], after[name]) for name in after if before[name] > 2 * after[name] + 20}
+    assert not grown, f"pages before and after the tables were analysed: {grown}"
+
+
+async def gate_page_counts(db: Database, base: UUID) -> dict[str, int]:
+    """Pages that the checks of a search touch, by statement and caller."""
+    counts: dict[str, int] = {}
+    queries = Queries("gristmill.search")
+    async with db.snapshot() as tx:
+        row = await (
+            await tx.execute("select array_agg(no order by no) from chunk where set_id = %s", [base])
+        ).fetchone()
+        assert row is not None
+        nos = row[0][::150]
+        for principals in (None, ["few"], ["many"], ["nobody"]):
+            scope = SCOPE | {"base": base, "set": base, "principals": principals, "vector": "[1,0]"}
+            for name in ("similarities", "visible_chunk_ids", "visible_chunks", "gate_chunks"):
+                statement = b"explain (analyze, buffers, format json) " + queries[name]
+                for _ in range(2):  # the first may have hint bits to set
+                    cursor = await tx.execute(statement, scope | {"nos": nos, "limit": 100})
+                    counts[f"{name} {principals}"] = page_count(await explain(cursor))
+    return counts
 
 
 async def test_an_item_is_active_exactly_in_the_statuses_that_are_not_final(db: Database) -> None:

@@ -156,6 +156,9 @@ class FaultyIndex:
     ) -> dict[ItemId, ItemCounts]:
         return await self._inner.item_counts(self._read_base(base), terms, items)
 
+    async def similar_words(self, base: BaseId, words: Sequence[str]) -> dict[str, list[str]]:
+        return await self._inner.similar_words(self._read_base(base), words)
+
     async def count_above(self, base: BaseId, leg: KeywordLeg, score: float) -> int:
         return await self._inner.count_above(self._read_base(base), leg, score)
 

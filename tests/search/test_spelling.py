@@ -1,5 +1,6 @@
 """Lexemes that a mistyped word may mean."""
 
+import random
 from collections import Counter
 from collections.abc import Sequence
 
@@ -13,10 +14,10 @@ from gristmill.search.spelling import count_near, edit_distance, nearest
 
 
 def similar_lexemes(dictionaries: Sequence[TermDictionary], word: str) -> list[str]:
-    counts = Counter[str]()
+    counts = {word: Counter[str]()}
     for each in dictionaries:
-        count_near(each, word, counts)
-    return nearest(word, counts)
+        count_near(each, counts)
+    return nearest(word, counts[word])
 
 
 def dictionary(**chunks: int) -> TermDictionary:
@@ -73,6 +74,21 @@ def test_letters_of_other_scripts_count_as_one() -> None:
     lexemes = dictionary(мельниц=4, мельник=2, камень=1)
     assert similar_lexemes([lexemes], "мелниц") == ["мельниц"]
     assert similar_lexemes([lexemes], "камнеь") == ["камень"]
+
+
+def test_few_of_many_lexemes_are_compared_letter_by_letter() -> None:
+    """A word that a caller does not know is looked up in every dictionary, also where most lexemes begin with one letter."""
+    rng = random.Random(5)
+    lexemes = sorted(
+        {"a" + "".join(rng.choices("bcdfghjklmnpqrstvwxz", k=rng.randint(3, 7))) for _ in range(5000)}
+    )
+    names = dictionary(**dict.fromkeys(lexemes, 1)).names_from("a")
+    assert names is not None
+    for word in lexemes[::1000]:
+        positions: list[int] = names.like(word, 1)[0].tolist()
+        compared = {lexemes[position] for position in positions}
+        assert len(compared) < len(lexemes) / 10
+        assert {each for each in lexemes if edit_distance(word, each) <= 1} <= compared
 
 
 @given(

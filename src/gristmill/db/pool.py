@@ -20,6 +20,7 @@ from typing import Any
 
 import psycopg
 import pydantic_core
+from psycopg.pq import TransactionStatus
 from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
@@ -39,6 +40,10 @@ _KEYWORDS: Any = {"autocommit": True, "application_name": "gristmill"}
 # Far above what a healthy system needs. Statements have no limit: those of compactions and deletions grow with a base.
 _LOCK_TIMEOUT = timedelta(minutes=1)
 _IDLE_TRANSACTION_TIMEOUT = timedelta(minutes=2)
+_BEGIN_SNAPSHOT = (
+    b"begin isolation level repeatable read read only; set local plan_cache_mode = force_custom_plan"
+)
+_IN_TRANSACTION = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 CommitHook = Callable[[Tx], Awaitable[None]]
 _commit_hook: ContextVar[CommitHook | None] = ContextVar("commit_hook", default=None)
 
@@ -106,6 +111,18 @@ class Database:
             yield connection
             if (hook := _commit_hook.get()) is not None:
                 await hook(connection)
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncGenerator[Tx]:
+        """A transaction that only reads, all statements from one snapshot, each planned for its actual parameters: one plan for
+        all callers and filters would be a bad one. A single message begins it, which matters where a request needs several."""
+        async with self.connection() as connection:
+            await connection.execute(_BEGIN_SNAPSHOT, prepare=False)
+            try:
+                yield connection
+            finally:
+                if connection.info.transaction_status in _IN_TRANSACTION:
+                    await connection.execute(b"rollback", prepare=False)
 
     @asynccontextmanager
     async def connection(self, *, large: bool = False) -> AsyncGenerator[Tx]:

@@ -114,13 +114,17 @@ select t.item_id
 
 -- name: gate_chunks
 -- The visible ones of these chunks, with their items.
-select c.id, c.no, c.item_id, n.chunk_count
-  from chunk c join item n on n.id = c.item_id
-  join item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
-                     %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
-                     %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
-    on i.id = c.item_id and i.live_version = c.version
- where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[]);
+with candidate as materialized (
+    select c.id, c.no, c.item_id, c.version
+      from chunk c where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[])),
+searchable as materialized (
+    select i.id, i.live_version
+      from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
+                         %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
+                         %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
+     where i.id = any (array(select c.item_id from candidate c)))
+select c.id, c.no, c.item_id
+  from candidate c join searchable i on i.id = c.item_id and i.live_version = c.version;
 
 -- name: chunks_of_items
 -- The visible chunks of items, for an exact search.

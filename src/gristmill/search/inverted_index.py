@@ -25,6 +25,7 @@ Counts = NDArray[np.uint8]
 Keys = NDArray[Any]  # uint32 where it is wide enough, else uint64
 
 MAX_COUNT = 255
+_BYTE_BITS = (1 << (np.arange(256) % 32)).astype(np.uint32)  # each letter of the Latin alphabet has its own
 _MILESTONE_INTERVAL = (
     64  # every so many names, one is kept as an object: most steps of a bisection need no slicing
 )
@@ -105,27 +106,15 @@ class TermDictionary:
             yield name.decode(), high - low
             position += 1
 
-    def names_like(
-        self, first_letter: str, length: int, tolerance: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
-        """The positions of the lexemes that begin with a letter and have about this many bytes; their bytes, one lexeme a
-        row, filled up with zeros; and their lengths."""
-        prefix = first_letter.encode()
+    def names_from(self, first_letter: str) -> "NameRange | None":
+        """The lexemes that begin with a letter."""
+        prefix, names_start = first_letter.encode(), 4 + 8 * self.size
         low, high = self._first(prefix), self._first(prefix[:-1] + bytes([prefix[-1] + 1]))
-        ends = (
-            np.frombuffer(self.data, "<u4", self.size, 4)[:high].astype(np.int64)
-            if self.size
-            else np.empty(0, np.int64)
-        )
-        starts = np.concatenate([[0], ends[:-1]])[low:] if high else np.empty(0, np.int64)
-        lengths = ends[low:] - starts
-        chosen = np.flatnonzero(np.abs(lengths - length) <= tolerance)
-        lengths = lengths[chosen]
-        columns = np.arange(length + tolerance)
-        names = np.frombuffer(self.data, np.uint8)
-        places = 4 + 8 * self.size + starts[chosen][:, None] + columns
-        rows = names[np.minimum(places, len(names) - 1)] * (columns < lengths[:, None])
-        return low + chosen, rows, lengths
+        if low == high:
+            return None
+        ends = np.frombuffer(self.data, "<u4", high - low, 4 + 4 * low).astype(np.int64) + names_start
+        start = names_start + (self._name_ends[low - 1] if low else 0)
+        return NameRange(low, np.frombuffer(self.data, np.uint8), np.concatenate([[start], ends[:-1]]), ends)
 
     def entry_at(self, position: int) -> tuple[str, int]:
         """The lexeme at a position, and the number of chunks that contain it."""
@@ -151,6 +140,38 @@ class TermDictionary:
     def _postings(self, position: int) -> tuple[int, int]:
         ends = self._posting_ends
         return (ends[position - 1] if position else 0), ends[position]
+
+
+@dataclass(frozen=True, eq=False)
+class NameRange:
+    """Some lexemes of a dictionary that stand side by side: the position of the first, and where the bytes of each are."""
+
+    first: int
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    @functools.cached_property
+    def _byte_sets(self) -> NDArray[np.uint32]:
+        first_byte = self.starts[0]
+        bits = _BYTE_BITS[self.data[first_byte : self.ends[-1]]]
+        return np.bitwise_or.reduceat(bits, self.starts - first_byte)
+
+    def like(
+        self, word: str, tolerance: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
+        """The positions of the lexemes that a word becomes when so many bytes are changed; some others are among them. Also
+        their bytes, one lexeme a row, filled up with zeros, and their lengths."""
+        pattern = np.frombuffer(word.encode(), np.uint8)
+        # A byte that is inserted or removed changes the set of a name's bytes by one, and one that is replaced by two.
+        differing = np.bitwise_count(self._byte_sets ^ np.bitwise_or.reduce(_BYTE_BITS[pattern]))
+        lengths = self.ends - self.starts
+        is_like = (differing <= 2 * tolerance) & (np.abs(lengths - len(pattern)) <= tolerance)
+        chosen = np.flatnonzero(is_like)
+        lengths = lengths[chosen]
+        columns = np.arange(len(pattern) + tolerance)
+        places = np.minimum(self.starts[chosen][:, None] + columns, len(self.data) - 1)
+        return self.first + chosen, self.data[places] * (columns < lengths[:, None]), lengths
 
 
 @dataclass(frozen=True, eq=False)

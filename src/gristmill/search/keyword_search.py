@@ -20,18 +20,21 @@ from gristmill.db import Database, Tx
 from gristmill.search import bm25, document_scores, spelling, store
 from gristmill.search.fuse import Candidate
 from gristmill.search.inverted_index import Postings
+from gristmill.search.mistyped_words import (
+    MAX_CHECKED_CHUNKS,
+    MAX_CORRECTED_WORDS,
+    correct_terms,
+    corrections_by_word,
+)
 from gristmill.search.query_syntax import Names, ParsedQuery, Term, parse
-from gristmill.search.scope import Scope
-from gristmill.search.segment import Mask
+from gristmill.search.scope import NO_FILTERS, Scope
+from gristmill.search.segment import Mask, Numbers
 from gristmill.search.segment_cache import SegmentCache
 from gristmill.search.selectivity import Selectivity
 from gristmill.search.snapshot import Snapshot
 from gristmill.search.synonyms import Groups
 
 MAX_PREFIX_EXPANSIONS = 64  # lexemes that one prefix expands to
-CORRECTION_WEIGHT = 0.5  # of a lexeme that a word may be a typing mistake of
-_MAX_CORRECTED_WORDS = 4
-_MAX_CHECKED_CHUNKS = 200
 _FIRST_BATCH = 200
 _GROWTH = 4
 _PHRASE_BATCH = 200
@@ -85,21 +88,17 @@ async def search(
         }
         lexemes = sorted({lexeme for of_term in lexemes_by_term.values() for lexeme in of_term})
         postings = await cache.find_postings(tx, base.chunk_set, lexemes, snapshot) if lexemes else {}
-        corrections: dict[Names, list[str]] = {}
-        for names in await _unknown_words(tx, base, scope, parsed_query, postings, snapshot):
-            if similar := await cache.similar_lexemes(tx, base.chunk_set, names, snapshot):
-                corrections[names] = similar
+        unknown = await _unknown_words(tx, base, scope, selectivity, parsed_query, postings, snapshot)
+        corrections = await cache.similar_lexemes(tx, base.chunk_set, unknown, snapshot) if unknown else {}
         if corrections:
-            parsed_query, lexemes_by_term = _correct(parsed_query, lexemes_by_term, corrections)
+            parsed_query = correct_terms(parsed_query, corrections)
+            lexemes_by_term = {term: [*term.names] for term in parsed_query.terms} | lexemes_by_term
             similar = sorted({lexeme for lexemes in corrections.values() for lexeme in lexemes})
             postings = {**postings, **await cache.find_postings(tx, base.chunk_set, similar, snapshot)}
     results, ranked = await asyncio.to_thread(
         _score, parsed_query, lexemes_by_term, postings, snapshot, selectivity
     )
-    written = dict(parsed_query.plain_words)
-    results = replace(
-        results, corrections={written[names]: lexemes for names, lexemes in corrections.items()}
-    )
+    results = replace(results, corrections=corrections_by_word(parsed_query, corrections))
     async with store.read_transaction(db) as tx:
         results.candidates.extend(await _visible_candidates(tx, base, scope, results, ranked, limit))
     return results
@@ -118,44 +117,39 @@ async def _unknown_words(
     tx: Tx,
     base: Base,
     scope: Scope,
+    selectivity: Selectivity,
     parsed_query: ParsedQuery,
     postings: Mapping[str, Sequence[tuple[int, Postings]]],
     snapshot: Snapshot,
 ) -> list[Names]:
     """The plain words that no chunk has: no visible one, so that hidden documents don't show in what is corrected."""
-    nos_by_word: dict[Names, list[int]] = {}
+    is_restricted = scope.viewer.principals is not None
+    ordinals_by_word: dict[Names, Numbers] = {}
     for names, word in parsed_query.plain_words:
         parts = [part for name in names for part in postings.get(name, ())]
         count = sum(len(of_segment.ordinals) for _, of_segment in parts)
-        is_restricted = scope.viewer.principals is not None
-        if len(word) >= spelling.MIN_LETTERS and count <= (_MAX_CHECKED_CHUNKS if is_restricted else 0):
+        if len(word) >= spelling.MIN_LETTERS and count <= (MAX_CHECKED_CHUNKS if is_restricted else 0):
             ordinals = [
                 snapshot.starts[position] + of_segment.ordinals.astype(np.int64)
                 for position, of_segment in parts
             ]
-            nos_by_word[names] = snapshot.nos_at(np.concatenate(ordinals)).tolist() if ordinals else []
-    nos = sorted({no for of_word in nos_by_word.values() for no in of_word})
-    visible = await store.visible_chunk_ids(tx, base, Scope(scope.viewer), nos) if nos else {}
-    unknown = [names for names, of_word in nos_by_word.items() if visible.keys().isdisjoint(of_word)]
-    return unknown[:_MAX_CORRECTED_WORDS]
+            ordinals_by_word[names] = np.concatenate([*ordinals, np.empty(0, np.int64)])
+    if not ordinals_by_word:
+        return []
+    checked = np.unique(np.concatenate([*ordinals_by_word.values()]))
+    checked = _in_scope(checked, scope, selectivity, snapshot)
+    nos: list[int] = snapshot.nos_at(checked).tolist()
+    visible_nos = await store.visible_chunk_ids(tx, base, Scope(scope.viewer), nos) if nos else {}
+    visible = checked[[no in visible_nos for no in nos]] if nos else checked
+    unknown = [names for names, of_word in ordinals_by_word.items() if not np.isin(of_word, visible).any()]
+    return unknown[:MAX_CORRECTED_WORDS]
 
 
-def _correct(
-    parsed_query: ParsedQuery,
-    lexemes_by_term: Mapping[Term, Sequence[str]],
-    corrections: Mapping[Names, Sequence[str]],
-) -> tuple[ParsedQuery, dict[Term, Sequence[str]]]:
-    """The query with similar lexemes, of less weight, in place of words that no chunk has."""
-    terms = [
-        Term(tuple(corrections[term.names]), CORRECTION_WEIGHT * term.weight)
-        if not term.prefix and term.names in corrections
-        else term
-        for term in parsed_query.terms
-    ]
-    return replace(parsed_query, terms=tuple(dict.fromkeys(terms))), {
-        **lexemes_by_term,
-        **{term: list(term.names) for term in terms if term not in lexemes_by_term},
-    }
+def _in_scope(ordinals: Numbers, scope: Scope, selectivity: Selectivity, snapshot: Snapshot) -> Numbers:
+    """The chunks that the viewer may see, as far as the list of items says; not with filters, which it follows too."""
+    if selectivity.keys is None or scope.filters != NO_FILTERS:
+        return ordinals
+    return ordinals[np.isin(snapshot.items_at(ordinals), selectivity.keys)]
 
 
 def _without_unlexed_segments(snapshot: Snapshot) -> Snapshot:

@@ -1,11 +1,3 @@
--- name: one_snapshot
--- All statements of the transaction read one snapshot.
-set transaction isolation level repeatable read read only;
-
--- name: plan_each
--- Plan every statement for its actual parameters: one plan for all viewers and filters would be a bad one.
-set local plan_cache_mode = force_custom_plan;
-
 -- name: next_chunk_numbers
 -- Numbers for new chunks, ascending.
 select nextval('chunk_no') from generate_series(1, %(count)s::int);
@@ -198,24 +190,36 @@ select c.id, c.no, 1 - (c.embedding <=> %(vector)s::halfvec) as score
  limit %(limit)s;
 
 -- name: similarities
--- The cosine similarity of the visible ones of these chunks.
-select c.id, c.no, 1 - (c.embedding <=> %(vector)s::halfvec) as score
-  from chunk c
-  join item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
-                     %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
-                     %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
-    on i.id = c.item_id and i.live_version = c.version
- where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[]);
+-- The visible ones of these chunks that are nearest to a vector, by cosine, and how many are visible.
+-- First the chunks by their numbers, then their items by id, here and below: a plan that needs no statistics of the tables,
+-- which are missing right after a large base was written.
+with candidate as materialized (
+    select c.id, c.no, c.item_id, c.version, 1 - (c.embedding <=> %(vector)s::halfvec) as score
+      from chunk c where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[])),
+searchable as materialized (
+    select i.id, i.live_version
+      from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
+                         %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
+                         %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
+     where i.id = any (array(select c.item_id from candidate c)))
+select c.id, c.no, c.score, count(*) over ()::int as visible
+  from candidate c join searchable i on i.id = c.item_id and i.live_version = c.version
+ order by c.score desc, c.no
+ limit %(limit)s;
 
 -- name: visible_chunk_ids
 -- The visible ones of these chunks.
+with candidate as materialized (
+    select c.id, c.no, c.item_id, c.version
+      from chunk c where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[])),
+searchable as materialized (
+    select i.id, i.live_version
+      from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
+                         %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
+                         %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
+     where i.id = any (array(select c.item_id from candidate c)))
 select c.id, c.no, 0::float8 as score
-  from chunk c
-  join item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
-                     %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
-                     %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
-    on i.id = c.item_id and i.live_version = c.version
- where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[]);
+  from candidate c join searchable i on i.id = c.item_id and i.live_version = c.version;
 
 -- name: chunk_texts
 -- The texts of chunks, with the titles and headings that are indexed with them.
@@ -225,14 +229,18 @@ select c.no, c.item_id, i.title, c.headings, c.text
 
 -- name: visible_chunks
 -- The visible ones of these chunks, with the columns that hits show.
+with candidate as materialized (
+    select c.id, c.item_id, c.version, c.index, c.no, c.text, c.start, c."end", c.page, c.headings
+      from chunk c where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[])),
+searchable as materialized (
+    select i.id, i.live_version, i.title, i.type, i.source, i.metadata
+      from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
+                         %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
+                         %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
+     where i.id = any (array(select c.item_id from candidate c)))
 select c.id, c.item_id, %(base)s::uuid as base_id, c.version, c.index, c.no, c.text, c.start, c."end", c.page, c.headings,
        i.title, i.type, i.source, i.metadata
-  from chunk c
-  join item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
-                     %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
-                     %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
-    on i.id = c.item_id and i.live_version = c.version
- where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[]);
+  from candidate c join searchable i on i.id = c.item_id and i.live_version = c.version;
 
 -- name: neighbour_texts
 -- The chunks around these, of the same item and version; the caller has checked that these are visible.

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from gristmill.db import Tx
 from gristmill.search import segment_store, spelling, store
 from gristmill.search.inverted_index import InvertedIndex, Postings
+from gristmill.search.query_syntax import Names
 from gristmill.search.segment_store import PostingRange
 from gristmill.search.snapshot import SegmentChunks, Snapshot, decode_chunks
 
@@ -178,19 +179,23 @@ class SegmentCache:
         return [lexeme for lexeme, _ in ordered]
 
     async def similar_lexemes(
-        self, tx: Tx, set_id: UUID, words: Sequence[str], snapshot: Snapshot
-    ) -> list[str]:
-        """The lexemes that the first of these words that is near any may be a typing mistake of, best first."""
-        chunk_counts = [Counter[str]() for _ in words]
+        self, tx: Tx, set_id: UUID, mistyped: Sequence[Names], snapshot: Snapshot
+    ) -> dict[Names, list[str]]:
+        """The lexemes that words may be typing mistakes of, best first. Of each word's lexemes, the first that is near any
+        counts; words that are near none are left out."""
+        chunk_counts = {name: Counter[str]() for names in mistyped for name in names}
 
         def count(indexes: Mapping[int, InvertedIndex]) -> None:
-            for word, counter in zip(words, chunk_counts, strict=True):
-                for index in indexes.values():
-                    spelling.count_near(index.terms, word, counter)
+            for index in indexes.values():
+                spelling.count_near(index.terms, chunk_counts)
 
         await self._visit_indexes(tx, set_id, snapshot, count)
-        ranked = (spelling.nearest(word, counts) for word, counts in zip(words, chunk_counts, strict=True))
-        return next(filter(None, ranked), list[str]())
+        similar: dict[Names, list[str]] = {}
+        for names in mistyped:
+            ranked = (spelling.nearest(name, chunk_counts[name]) for name in names)
+            if nearest := next(filter(None, ranked), None):
+                similar[names] = nearest
+        return similar
 
     def _look_up(
         self,

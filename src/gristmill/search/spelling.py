@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill.search.inverted_index import TermDictionary
+from gristmill.search.inverted_index import NameRange, TermDictionary
 
 MIN_LETTERS = 4
 _MIN_LETTERS_FOR_TWO = 8
@@ -23,18 +23,26 @@ _MAX_SIMILAR = 3
 Words = NDArray[np.uint64]
 
 
-def count_near(dictionary: TermDictionary, word: str, chunk_counts: Counter[str]) -> None:
-    """Count the chunks of the lexemes that are about as near to a word as allowed."""
-    pattern = word.encode()
-    if not MIN_LETTERS <= len(word) <= _MAX_LETTERS or len(pattern) > _MAX_BYTES:
-        return
+def count_near(dictionary: TermDictionary, chunk_counts: Mapping[str, Counter[str]]) -> None:
+    """Count, for each of some words, the chunks of the lexemes that are about as near to it as allowed."""
+    by_letter: dict[str, list[str]] = {}
+    for word in chunk_counts:
+        if can_be_mistyped(word):
+            by_letter.setdefault(word[0], []).append(word)
+    for letter, words in by_letter.items():
+        if (names := dictionary.names_from(letter)) is not None:
+            for word in words:
+                for position in _near_positions(names, word):
+                    name, chunks = dictionary.entry_at(position)
+                    chunk_counts[word][name] += chunks
+
+
+def _near_positions(names: NameRange, word: str) -> list[int]:
     # Bytes are compared first. A letter of another script has two or three of them.
-    tolerance = _max_mistakes(word) * (1 if word.isascii() else len(word[1].encode()))
-    positions, names, lengths = dictionary.names_like(word[0], len(pattern), tolerance)
-    if len(positions):
-        near = positions[_byte_distances(pattern, names, lengths) <= tolerance]
-        for name, chunks in map(dictionary.entry_at, near.tolist()):
-            chunk_counts[name] += chunks
+    tolerance = max_mistakes(word) * (1 if word.isascii() else len(word[1].encode()))
+    positions, rows, lengths = names.like(word, tolerance)
+    near: list[int] = positions[_byte_distances(word.encode(), rows, lengths) <= tolerance].tolist()
+    return near
 
 
 def nearest(word: str, chunk_counts: Mapping[str, int]) -> list[str]:
@@ -44,11 +52,17 @@ def nearest(word: str, chunk_counts: Mapping[str, int]) -> list[str]:
         for name, chunks in chunk_counts.items()
         if name.isalpha() and name != word
     )
-    best = [entry for entry in ranked if entry[0] == ranked[0][0] <= _max_mistakes(word)]
+    best = [entry for entry in ranked if entry[0] == ranked[0][0] <= max_mistakes(word)]
     return [name for _, _, name in best[:_MAX_SIMILAR]]
 
 
-def _max_mistakes(word: str) -> int:
+def can_be_mistyped(word: str) -> bool:
+    """Whether a word is neither too short nor too long."""
+    return MIN_LETTERS <= len(word) <= _MAX_LETTERS and len(word.encode()) <= _MAX_BYTES
+
+
+def max_mistakes(word: str) -> int:
+    """How many mistakes a word may have."""
     return 2 if len(word) >= _MIN_LETTERS_FOR_TWO else 1
 
 

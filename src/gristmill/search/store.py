@@ -1,7 +1,7 @@
 """The tables of search: one function per statement, in the caller's transaction."""
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 from gristmill.catalog import ADMIN, Base, Viewer
 from gristmill.db import Database, Queries, Tx
 from gristmill.search import binary_copy, segment
+from gristmill.search.literals import number_array, vector_literal
 from gristmill.search.scope import Scope
 from gristmill.search.segment import ChunkText, Segment
 
@@ -207,15 +208,12 @@ class ScoredChunk:
     id: UUID
     no: int
     score: float
+    visible: int = 1  # how many of the chunks that it was chosen from are visible
 
 
-@asynccontextmanager
-async def read_transaction(db: Database) -> AsyncGenerator[Tx]:
+def read_transaction(db: Database) -> AbstractAsyncContextManager[Tx]:
     """A read-only transaction with one snapshot; PostgreSQL plans each statement for its actual parameters."""
-    async with db.transaction() as tx:
-        await queries.run(tx, "one_snapshot")
-        await queries.run(tx, "plan_each")
-        yield tx
+    return db.snapshot()
 
 
 async def list_segments(tx: Tx, set_id: UUID) -> list[SegmentRow]:
@@ -278,43 +276,40 @@ async def nearest_chunks_of_items(
 
 
 async def similarities(
-    tx: Tx, base: Base, scope: Scope, vector: Vector, nos: Sequence[int]
-) -> list[ScoredChunk]:
-    """The visible ones of these chunks, scored by similarity."""
-    return await queries.many(
+    tx: Tx, base: Base, scope: Scope, vector: Vector, nos: Sequence[int], limit: int
+) -> tuple[list[ScoredChunk], int]:
+    """The visible ones of these chunks that are nearest, best first, and how many are visible."""
+    rows = await queries.many(
         tx,
         ScoredChunk,
         "similarities",
         base=base.id,
         set=base.chunk_set,
         vector=vector_literal(vector),
-        nos=list(nos),
+        nos=number_array(nos),
+        limit=limit,
         **scope.parameters(),
     )
+    return rows, rows[0].visible if rows else 0
 
 
 async def visible_chunk_ids(tx: Tx, base: Base, scope: Scope, nos: Sequence[int]) -> dict[int, UUID]:
     """The ids of the visible ones of these chunks, by number."""
-    binary_copy = await queries.many(
+    rows = await queries.many(
         tx,
         ScoredChunk,
         "visible_chunk_ids",
         base=base.id,
         set=base.chunk_set,
-        nos=list(nos),
+        nos=number_array(nos),
         **scope.parameters(),
     )
-    return {row.no: row.id for row in binary_copy}
+    return {row.no: row.id for row in rows}
 
 
 async def chunk_texts(tx: Tx, set_id: UUID, nos: Sequence[int]) -> list[ChunkText]:
     """The texts of chunks that keyword search indexes."""
     return await queries.many(tx, ChunkText, "chunk_texts", set=set_id, nos=list(nos))
-
-
-def vector_literal(vector: Vector) -> str:
-    """A vector as an SQL parameter."""
-    return "[" + ",".join(f"{value:.5g}" for value in vector.tolist()) + "]"
 
 
 # ── hits ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -343,10 +338,16 @@ class ChunkRow:
 
 async def visible_chunks(tx: Tx, base: Base, scope: Scope, nos: Sequence[int]) -> dict[int, ChunkRow]:
     """The visible ones of these chunks, by number."""
-    binary_copy = await queries.many(
-        tx, ChunkRow, "visible_chunks", base=base.id, set=base.chunk_set, nos=list(nos), **scope.parameters()
+    rows = await queries.many(
+        tx,
+        ChunkRow,
+        "visible_chunks",
+        base=base.id,
+        set=base.chunk_set,
+        nos=number_array(nos),
+        **scope.parameters(),
     )
-    return {row.no: row for row in binary_copy}
+    return {row.no: row for row in rows}
 
 
 @dataclass(frozen=True)
@@ -362,7 +363,7 @@ async def neighbour_texts(
     tx: Tx, set_id: UUID, middles: Sequence[ChunkRow], around: int
 ) -> dict[tuple[UUID, int], str]:
     """The texts of the chunks around these, by item and index. The caller has checked that the items are visible."""
-    binary_copy = await queries.many(
+    rows = await queries.many(
         tx,
         Neighbour,
         "neighbour_texts",
@@ -372,7 +373,7 @@ async def neighbour_texts(
         indexes=[row.index for row in middles],
         width=around,
     )
-    return {(row.item_id, row.index): row.text for row in binary_copy}
+    return {(row.item_id, row.index): row.text for row in rows}
 
 
 async def list_chunks(

@@ -122,22 +122,23 @@ async def _rerank_by_vector(
 ) -> list[Candidate]:
     candidate_count = int(np.count_nonzero(distances != _HIDDEN))
     needed = max(FIRST_BATCH // 2, limit)
-    compared: list[Candidate] = []
+    nearest: list[Candidate] = []
+    compared = 0
     offset, batch = 0, FIRST_BATCH
     while offset < candidate_count:
         end = min(candidate_count, offset + batch)
         ordinals = await asyncio.to_thread(nearest_ordinals, distances, end)
-        batch_ordinals = ordinals[offset:]
+        nos: list[int] = snapshot.nos_at(ordinals[offset:]).tolist()
         async with store.read_transaction(db) as tx:
-            compared += _candidates(
-                await store.similarities(tx, base, scope, vector, snapshot.nos_at(batch_ordinals).tolist())
-            )
+            rows, visible = await store.similarities(tx, base, scope, vector, nos, limit)
+        nearest += _candidates(rows)
+        compared += visible
         # Where many chunks are hidden, continue until as many visible ones were compared as usual: the best match may
         # be in the next batch.
-        if len(compared) >= needed:
+        if compared >= needed:
             break
-        offset, batch = end, _next_batch(batch, compared=len(compared), of=end, needed=needed)
-    return sorted(compared, key=lambda hit: (-hit.score, hit.no))[:limit]
+        offset, batch = end, _next_batch(batch, compared=compared, of=end, needed=needed)
+    return sorted(nearest, key=lambda hit: (-hit.score, hit.no))[:limit]
 
 
 def _next_batch(batch: int, *, compared: int, of: int, needed: int) -> int:

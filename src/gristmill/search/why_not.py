@@ -16,10 +16,11 @@ from gristmill.db import Database, Tx
 from gristmill.search import store
 from gristmill.search.explain import TermContribution
 from gristmill.search.index.port import KeywordAnswer
+from gristmill.search.literals import vector_literal
 from gristmill.search.model import SearchRequest, Target
 from gristmill.search.scope import NO_FILTERS, Filters, Scope
 from gristmill.search.searcher import Searcher
-from gristmill.search.store import Vector, queries, vector_literal
+from gristmill.search.store import Vector, queries
 
 SEARCH_DEPTH = 100
 

@@ -188,6 +188,10 @@ class EngineIndex(Protocol):
         """How often all points of each item together have each term, and the sum of their lengths."""
         ...
 
+    async def similar_words(self, base: BaseId, words: Sequence[str]) -> dict[str, list[str]]:
+        """For each word the lexemes that it may be a typing mistake of; lexemes of other bases can be among them."""
+        ...
+
     async def count_above(self, base: BaseId, leg: KeywordLeg, score: float) -> int:
         """How many points have a higher score than this one."""
         ...

@@ -36,14 +36,16 @@ from gristmill.search.index.engine import (
     VectorLeg,
     metadata_tokens,
 )
+from gristmill.search.index.engine_corrections import find_corrections
 from gristmill.search.index.engine_indexes import EngineIndexes
 from gristmill.search.index.tasks import GatedChunk
 from gristmill.search.index.text_scores import TextScores, score_texts
 from gristmill.search.language_detection import detect_language
 from gristmill.search.languages import name_language
+from gristmill.search.mistyped_words import correct_terms, corrections_by_word
 from gristmill.search.query_syntax import Names, ParsedQuery, parse
 from gristmill.search.scope import NO_FILTERS, Scope
-from gristmill.search.selectivity import Selectivity, measure_selectivity
+from gristmill.search.selectivity import UNRESTRICTED, Selectivity, measure_selectivity
 from gristmill.search.store import Vector
 
 _FIRST_LIMIT = 200
@@ -70,11 +72,7 @@ class EngineKeywordAnswer:
     parsed_query: ParsedQuery
     leg: KeywordLeg | None = None
     candidates: list[Candidate] = field(default_factory=list[Candidate])
-
-    @property
-    def corrections(self) -> Mapping[str, Sequence[str]]:
-        """None: this process has no list of the engine's lexemes."""
-        return {}
+    corrections: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
 
     async def explain(self, viewer: Viewer, nos: Sequence[int]) -> dict[int, KeywordExplanation]:
         """The scores of chunks that the viewer can see, by number, with numbers that reveal nothing else."""
@@ -124,7 +122,7 @@ class EngineSearch:
             [hits] = await index.ask(base.id, [VectorLeg(vector)], point_filter, wanted)
             async with store.read_transaction(self._db) as tx:
                 new = [hit.no for hit in hits if hit.no not in known]
-                rows = await store.similarities(tx, base, scope, vector, new)
+                rows, _ = await store.similarities(tx, base, scope, vector, new, limit)
             candidates |= {row.no: Candidate(row.id, row.no, row.score) for row in rows}
             known |= {*new}
             if len(candidates) >= limit or len(hits) < wanted or wanted >= MAX_LIMIT:
@@ -155,6 +153,11 @@ class EngineSearch:
         if not parsed.terms or (selectivity.items is not None and not selectivity.items):
             return answer
         leg = await _leg(index, base, parsed, EVERY_POINT)
+        if corrections := await self._find_corrections(index, base, scope, selectivity, parsed, leg):
+            by_word = corrections_by_word(parsed, corrections)
+            parsed = correct_terms(parsed, corrections)
+            answer = replace(answer, parsed_query=parsed, corrections=by_word)
+            leg = await _leg(index, base, parsed, EVERY_POINT)
         point_filter = _point_filter(base, scope, selectivity)
         scores: dict[int, float] = {}
         gated: dict[int, GatedChunk] = {}
@@ -181,6 +184,25 @@ class EngineSearch:
             candidates.setdefault(candidate.no, candidate)
         ranked = sorted(candidates.values(), key=lambda hit: (-hit.score, hit.no))[:limit]
         return replace(answer, leg=leg, candidates=ranked)
+
+    async def _find_corrections(
+        self,
+        index: EngineIndex,
+        base: Base,
+        scope: Scope,
+        selectivity: Selectivity,
+        parsed: ParsedQuery,
+        leg: KeywordLeg,
+    ) -> dict[Names, list[str]]:
+        """None while a live item has an open task: the word may be one of its."""
+        viewer = Scope(scope.viewer)
+        visible = _point_filter(base, viewer, selectivity if scope == viewer else UNRESTRICTED)
+        corrections = await find_corrections(index, base.id, parsed, leg, visible)
+        if corrections:
+            async with store.read_transaction(self._db) as tx:
+                if await tasks.items_with_tasks(tx, base.id, 1):
+                    return {}
+        return corrections
 
     async def _gate(
         self, base: Base, scope: Scope, parsed: ParsedQuery, hits: Sequence[Found]

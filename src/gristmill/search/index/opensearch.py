@@ -264,6 +264,10 @@ class OpenSearchIndex:
             for item, length in lengths.items()
         }
 
+    async def similar_words(self, base: BaseId, words: Sequence[str]) -> dict[str, list[str]]:
+        """For each word the lexemes of the base's shard that it may be a typing mistake of."""
+        return queries.read_suggestions(words, await self._search(base, queries.suggest_words(words)))
+
     async def count_above(self, base: BaseId, leg: KeywordLeg, score: float) -> int:
         """How many points have a higher score than this one."""
         query = queries.keyword_query(leg, [queries.base_filter(base)])

@@ -23,6 +23,7 @@ from gristmill.search.index.engine import (
     VectorLeg,
 )
 from gristmill.search.query_syntax import Names, Term
+from gristmill.search.spelling import MIN_LETTERS, max_mistakes
 
 Json = dict[str, Any]
 
@@ -32,6 +33,8 @@ _CANDIDATES_PER_HIT = 5
 _MIN_CANDIDATES = 1_000
 _MAX_CANDIDATES = 10_000  # the engine takes no more
 _MAX_COUNTED_ITEMS = 40_000  # documents that have a term are counted exactly up to here, and estimated beyond
+_MAX_SUGGESTIONS = 50  # for a word; other bases of the shard may have most of them
+_ANY_FREQUENCY = 1_000_000_000  # by default, a word that many points of a shard have is not looked at
 _BASE_LIST = "*base*"  # a principal of our own: the base's access list applies
 _OCCURRENCES = "return doc.freq;"
 _TERM_SCORE = (
@@ -252,6 +255,37 @@ def _sum_by_item(query: Json, value: Json, items: int) -> Json:
 def read_sums(answer: Mapping[str, Any]) -> dict[str, float]:
     """The sums by item in an answer to one of them."""
     return {bucket["key"]: bucket["total"]["value"] for bucket in answer["aggregations"]["items"]["buckets"]}
+
+
+def suggest_words(words: Sequence[str]) -> Json:
+    """A request for the words of a shard that are similar to these, and begin with the same letter."""
+    return {
+        "size": 0,
+        "track_total_hits": False,
+        "suggest": {str(number): _suggest_word(word) for number, word in enumerate(words)},
+    }
+
+
+def _suggest_word(word: str) -> Json:
+    options = {
+        "field": "words",
+        "suggest_mode": "always",
+        "max_edits": max_mistakes(word),
+        "prefix_length": 1,
+        "min_word_length": MIN_LETTERS,
+        "max_term_freq": _ANY_FREQUENCY,
+        "size": _MAX_SUGGESTIONS,
+        "shard_size": _MAX_SUGGESTIONS,
+    }
+    return {"text": word, "term": options}
+
+
+def read_suggestions(words: Sequence[str], answer: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The similar words in the answer to `suggest_words`."""
+    return {
+        word: [option["text"] for entry in answer["suggest"][str(number)] for option in entry["options"]]
+        for number, word in enumerate(words)
+    }
 
 
 def vector_query(leg: VectorLeg, filters: Sequence[Json], limit: int) -> Json:

@@ -18,6 +18,7 @@ import numpy as np
 from gristmill.catalog import Base, BaseId, ItemId
 from gristmill.db import Tx
 from gristmill.search.index.engine import Labels, metadata_tokens
+from gristmill.search.literals import number_array
 from gristmill.search.scope import Scope
 from gristmill.search.segment import ChunkText
 from gristmill.search.store import Vector, queries
@@ -285,18 +286,23 @@ async def items_with_tasks(tx: Tx, base_id: UUID, limit: int) -> list[ItemId]:
 
 @dataclass(frozen=True)
 class GatedChunk:
-    """A visible chunk, its item, and how many chunks that has."""
+    """A visible chunk and its item."""
 
     id: UUID
     no: int
     item_id: ItemId
-    chunk_count: int
 
 
 async def gate(tx: Tx, base: Base, scope: Scope, nos: Sequence[int]) -> dict[int, GatedChunk]:
     """The visible ones of these chunks, by number."""
     rows = await queries.many(
-        tx, GatedChunk, "gate_chunks", base=base.id, set=base.chunk_set, nos=list(nos), **scope.parameters()
+        tx,
+        GatedChunk,
+        "gate_chunks",
+        base=base.id,
+        set=base.chunk_set,
+        nos=number_array(nos),
+        **scope.parameters(),
     )
     return {row.no: row for row in rows}
 
