@@ -151,13 +151,15 @@ class Baseline:
             self._session.run(None, {"ids": ids})
 
 
-async def ndcg(embedder: Embedder, folder: Path, depth: int = 10) -> float:
-    """Mean nDCG over the queries that have a judged document."""
+async def ndcg(embedder: Embedder, folder: Path, depth: int = 10, questions: Embedder | None = None) -> float:
+    """Mean nDCG over the queries that have a judged document; `questions` embeds these, if not the same embedder."""
     documents = read_lines(folder / "corpus.jsonl")
     judgements = read_judgements(folder)
     judged_queries = [query for query in read_lines(folder / "queries.jsonl") if query["_id"] in judgements]
     vectors = await embedder.embed_documents([document_text(document) for document in documents])
-    query_vectors = np.stack([await embedder.embed_query(query["text"]) for query in judged_queries])
+    query_vectors = np.stack(
+        [await (questions or embedder).embed_query(query["text"]) for query in judged_queries]
+    )
     scores: list[float] = []
     best: list[list[int]] = np.argsort(-(query_vectors @ vectors.T), axis=1)[:, :depth].tolist()
     for query, ranking in zip(judged_queries, best, strict=True):

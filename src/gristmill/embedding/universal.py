@@ -17,14 +17,14 @@ from gristmill.embedding.universal_pack import TABLES, UniversalPack
 DIMENSIONS = 512
 _WIDTH = 256  # of a convolution
 # How many neighbours a stack looks at, and how many of them stand before the word.
-_STACKS = ((2, 0), (3, 1), (5, 2))
+STACKS = ((2, 0), (3, 1), (5, 2))
 
 
 def convert(pack: UniversalPack, *, exact: bool = False) -> bytes:
     """The serialised model; `exact` leaves the matrices in float32, to measure what int8 costs."""
     encoder = _UniversalEncoder(pack, exact=exact)
     words = encoder.embed("ids")
-    features = [words.values, *(encoder.stack(words, size, before) for size, before in _STACKS)]
+    features = [words.values, *(encoder.stack(words, size, before) for size, before in STACKS)]
     return encoder.finish(features)
 
 

@@ -254,6 +254,10 @@ class Settings(BaseSettings):
         le=256,
         description="Number of threads of the local embedder.",
     )
+    embed_device: Literal["auto", "cpu", "cuda"] = Field(
+        default="auto",
+        description="Where the local embedders compute the vectors of documents: on a GPU if PyTorch finds one, on the CPU, or on a GPU always.",
+    )
     reranker_url: str | None = Field(
         default=None,
         description="Cohere-compatible endpoint that reranks the best hits: `https://…/rerank`.",
