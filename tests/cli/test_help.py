@@ -59,7 +59,7 @@ def numeric_options() -> list[tuple[tuple[str, ...], str, Any]]:
 
 
 def test_the_commands_have_options_with_a_range() -> None:
-    assert {name for _, name, _ in numeric_options()} == {"--limit", "--port", "--days"}
+    assert {name for _, name, _ in numeric_options()} >= {"--limit", "--port", "--days", "--dimensions"}
 
 
 @pytest.mark.parametrize("value", ["below", "above", "x", "1.5", "9" * 30])

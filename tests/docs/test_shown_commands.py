@@ -16,7 +16,8 @@ import typer.main
 
 from gristmill.cli.commands import cli
 from tests.docs.pages import ROOT, blocks, pages
-from tests.gristmill_process import environment, run_serve
+from tests.embedding import endpoint
+from tests.gristmill_process import environment, run_command, run_serve
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +44,12 @@ NOT_RUN = {
     'echo "POSTGRES_PASSWORD': "changes the checkout",
     "docker compose": "there is no container engine where the tests run",
 }
-RUN = ("curl -F files=@stones.md", "gristmill --install-completion")
+RUN = (
+    "curl -F files=@stones.md",
+    "gristmill --install-completion",
+    "gristmill embedder ",
+    "gristmill base create notes --embedder",
+)
 
 
 def shown_commands() -> list[str]:
@@ -110,6 +116,21 @@ def test_uploads_by_curl_are_taken(
         )
         assert '"stones.md"' in process.stdout, process.stdout + process.stderr
         assert '"failed":[]' in process.stdout
+
+
+def test_the_commands_about_embedders_work(database_url: str, data_dir: Path, cache_dir: Path) -> None:
+    """In the order of the page, with the endpoint of the test."""
+    beginnings = ("gristmill embedder ", "gristmill base create notes --embedder")
+    lines = [line for line in shown_commands() if line.startswith(beginnings)]
+    assert len(lines) >= 4
+    env = environment(data_dir, cache_dir, database_url=database_url) | {"NEW_KEY": "sk-new"}
+    with endpoint.serve() as running:
+        for line in lines:
+            words = [running.url if word.startswith("http") else word for word in shlex.split(line)[1:]]
+            process = run_command(env, *words)
+            assert process.returncode == 0, (line, process.stderr)
+        prefix = "search_query: "
+        assert all(request.body["input"][0].startswith(prefix) for request in running.requests[1:])
 
 
 def test_completion_is_installed_where_the_shell_looks(tmp_path: Path) -> None:

@@ -9,7 +9,13 @@ from rich.live import Live
 from rich.markup import escape
 
 from gristmill import __version__, clock
-from gristmill.cli import base_commands, connector_commands, index_commands, key_commands
+from gristmill.cli import (
+    base_commands,
+    connector_commands,
+    embedder_commands,
+    index_commands,
+    key_commands,
+)
 from gristmill.cli.common import AsJson, DataDir, load_settings, run_async, run_with_client
 from gristmill.cli.help import CommandLine
 from gristmill.cli.imports import pause_garbage_collector
@@ -233,6 +239,7 @@ def mcp(data_dir: DataDir = None) -> None:
 
 
 cli.add_typer(base_commands.base_cli)
+cli.add_typer(embedder_commands.embedder_cli)
 cli.add_typer(index_commands.index_cli)
 cli.add_typer(connector_commands.connector)
 cli.command()(connector_commands.sync)
