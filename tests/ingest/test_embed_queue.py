@@ -63,6 +63,20 @@ def test_bases_have_equal_parts_however_many_documents_they_have() -> None:
     assert len([each for each in batch if each in crowd]) == 8
 
 
+def test_a_second_batch_is_worth_it_when_it_is_half_full_or_a_user_waits() -> None:
+    """S4-52: with a fast embedder few transactions are made, and an interactive document does not wait for others."""
+    queue = EmbedQueue()
+    assert not queue.is_worth_a_batch(20)
+    document(queue, 1, 5)
+    document(queue, 2, 4)
+    assert not queue.is_worth_a_batch(20)
+    document(queue, 2, 1)
+    assert queue.is_worth_a_batch(20)
+    assert not queue.is_worth_a_batch(200)
+    document(queue, 3, 1, urgent=True)
+    assert queue.is_worth_a_batch(200)
+
+
 def test_urgent_documents_come_first_within_their_base() -> None:
     queue = EmbedQueue()
     document(queue, 1, 100)

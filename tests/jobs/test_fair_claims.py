@@ -137,7 +137,7 @@ async def test_a_lane_is_claimed_again_as_soon_as_its_stage_has_room(db: Databas
         await asyncio.Event().wait()
         return Done()
 
-    limits = WorkerLimits(slots=64, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200))
+    limits = WorkerLimits(slots=96, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200))
     await enqueue(db, *(NewJob(Plain(n), "busy") for n in range(3 * PREFETCH)))
     async with running_worker(db, {"plain": Handler(run)}, limits):
         for _ in range(2 * PREFETCH):
@@ -253,7 +253,7 @@ def test_a_lane_whose_room_was_used_up_is_claimed_again_when_half_of_it_is_free(
 
 
 def test_a_little_room_of_a_lane_is_claimed_for_after_a_while_only() -> None:
-    """S4-20: a claim for one job costs as much as a claim for eight, and a job that is free waits for a moment at most."""
+    """S4-20: a claim for one job costs as much as a claim for twelve, and a job that is free waits for a moment at most."""
     running = [job("a") for _ in range(46)]
     capacity = room(*running, slots_=64)
     assert capacity.by_lane["a"] == 1

@@ -104,10 +104,10 @@ async def test_a_folder_that_does_not_fit_is_listed_by_its_own_job(
     worker: ManualWorker, base: Base, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S1-09: and that job lists the rest of the tree below it."""
-    monkeypatch.setattr(directory, "TREE_BATCH", 4)
+    monkeypatch.setattr(directory, "TREE_BATCH", 3)
     await worker.add(base, folder_to_add(tree))
     await worker.step()
-    assert await living_kinds(worker) == ["index_document", "prepare_root"]
+    assert await living_kinds(worker) == ["index_document", "index_document", "prepare_root"]
     await worker.assert_healthy()
     await worker.work()
     assert await worker.search_texts(base, "rye") == ["rye a", "rye b", "rye c"]

@@ -60,18 +60,57 @@ async def test_files_come_with_their_size_and_folders_with_their_contents(tmp_pa
     ]
 
 
-async def test_a_batch_enters_the_folders_that_fit_level_by_level(
+async def test_a_tree_that_does_not_fit_in_a_batch_is_in_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder of which only a part would fit is listed by itself."""
+    """So that one job lists many small folders: each needs neither a job nor transactions of its own."""
     monkeypatch.setattr(directory, "TREE_BATCH", 6)
     write_files(tmp_path, "a", "large/1", "large/2", "large/3", "large/4", "small/b", "small/deep/c")
-    large, small = (entry for entry in await list_entries(tmp_path) if entry.kind == "directory")
-    assert large.contents is None
-    assert small.contents is not None
-    deep = small.contents.entries[1]
-    assert deep.contents is not None
-    assert [entry.name for entry in deep.contents.entries] == ["c"]
+    batches = [batch async for batch in list_folder(tmp_path, IgnoreRules(), tmp_path)]
+    assert [[entry.name for entry in batch] for batch in batches] == [["a", "large"], ["small"]]
+    assert [_paths_below(entry) for batch in batches for entry in batch] == [
+        [],
+        ["large/1", "large/2", "large/3", "large/4"],
+        ["small/b", "small/deep", "small/deep/c"],
+    ]
+
+
+async def test_of_a_tree_larger_than_a_batch_what_does_not_fit_is_listed_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A subfolder is entered as a whole, or not at all; one that is too large by its own entries is not entered."""
+    monkeypatch.setattr(directory, "TREE_BATCH", 8)
+    write_files(tmp_path, "wide/1", *(f"top/{name}" for name in ("a/1", "a/2", "b/1", "b/2", "c/1", "c/2")))
+    write_files(tmp_path, *(f"wide/{number}" for number in range(9)))
+    entries = {entry.name: entry for entry in await list_entries(tmp_path)}
+    assert entries["wide"].contents is None
+    assert _paths_below(entries["top"]) == [
+        "top/a",
+        "top/a/1",
+        "top/a/2",
+        "top/b",
+        "top/b/1",
+        "top/b/2",
+        "top/c",
+    ]
+
+
+async def test_a_folder_that_is_nested_very_deeply_is_listed_by_itself(tmp_path: Path) -> None:
+    """Trees of any depth are listed: a job for every 64 levels."""
+    write_files(tmp_path, "/".join(["d"] * 200) + "/file")
+    (entry,) = await list_entries(tmp_path)
+    depth = 1
+    while entry.contents is not None:
+        (entry,) = entry.contents.entries
+        depth += 1
+    assert (entry.kind, depth) == ("directory", 65)
+
+
+def _paths_below(folder: DirectoryEntry) -> list[str]:
+    """The paths of everything in a folder, relative to the folder that contains it."""
+    entries = folder.contents.entries if folder.contents is not None else []
+    below = [path for entry in entries for path in [entry.name, *_paths_below(entry)]]
+    return [f"{folder.name}/{path}" for path in below]
 
 
 async def test_a_subfolder_that_cannot_be_listed_has_no_contents(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from tokenizers import Tokenizer
 
-from gristmill.embedding import Embedder
+from gristmill.embedding.embedder import Embedder
 from gristmill.ingest.blocks import BLOCK, INSIDE, LINE, PART, SENTENCE, WORD, MarkdownStructure, Path
 from gristmill.ingest.lines import ContentLine, LineSplitter
 from gristmill.ingest.tokens import token_counter
@@ -134,6 +134,7 @@ class Chunker:
 
     def _pack(self, lines: Sequence[ContentLine]) -> Iterator[TextChunk]:
         """Pack all lines but the last, which is only needed to rank the one before it."""
+        limit, max_characters, rank_line = self._limit, self._max_characters, self._structure.rank
         for at in range(0, len(lines) - 1, _LINES_PER_COUNT):
             group = lines[at : at + _LINES_PER_COUNT + 1]
             counts = self._counter.counts([line.text for line in group[:-1]])
@@ -141,12 +142,20 @@ class Chunker:
                 if continues:
                     rank = WORD if text[0] in " \t" else INSIDE
                 else:
-                    rank = self._structure.rank(text, following.text)
+                    rank = rank_line(text, following.text)
+                length = len(text)
                 atom = _Atom(self._next_start, text, tokens, rank, self._structure.path)
-                self._next_start += len(text)
-                if self._is_small(tokens, text):
-                    if self._window and self._fits(tokens, text):
-                        self._append(atom)
+                self._next_start += length
+                # What `_is_small`, `_fits` and `_append` do, without the calls: this is done for every line.
+                if 2 * tokens <= limit and 2 * length <= max_characters:
+                    if (
+                        self._window
+                        and self._tokens + tokens <= limit
+                        and self._characters + length <= max_characters
+                    ):
+                        self._window.append(atom)
+                        self._tokens += tokens
+                        self._characters += length
                     else:
                         yield from self._add(atom)
                 else:

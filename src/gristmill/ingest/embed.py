@@ -36,6 +36,7 @@ from gristmill.telemetry import pipeline_metrics
 
 MIN_BATCH, MAX_BATCH = 16, 200  # chunks
 PARALLEL = 2  # batches: while one is written, the next is embedded
+_LARGE_BATCH = 64  # chunks; batches grow to this size only with a fast embedder
 _TARGET_SECONDS = 0.5  # of embedding per batch
 _PATIENCE = timedelta(seconds=20)  # how long documents wait here for an embedder that is down
 _PAUSES = (1, 2, 5, 10, 20, 60)  # seconds
@@ -66,6 +67,7 @@ class EmbedStage:
         self._documents: dict[IndexTask, DocumentQueue] = {}
         self._queue = EmbedQueue()
         self._running: set[asyncio.Task[None]] = set()
+        self._busy = 0  # how many of them have a batch
         # By the hash of the text, from the call until the chunk is written: the other batch waits for these.
         self._pending_vectors: dict[bytes, asyncio.Future[VectorOrError]] = {}
         self._calls: dict[asyncio.Task[Sequence[VectorOrError]], list[IndexTask]] = {}
@@ -110,8 +112,13 @@ class EmbedStage:
         self._queue.add(queue)
         # Checked here rather than in a done callback, for the same reason as in `Batcher.submit`.
         self._running = {run for run in self._running if not run.done()}
-        if len(self._running) < PARALLEL:
+        if len(self._running) < PARALLEL and self._must_start():
             self._running.add(asyncio.create_task(self._run(), name="embedding"))
+
+    def _must_start(self) -> bool:
+        """Whether to take a batch now. With a fast embedder, a transaction costs more than the vectors: while another batch is
+        under way, the next one waits until it is at least half full; the other one takes it otherwise."""
+        return self._busy == 0 or self._size < _LARGE_BATCH or self._queue.is_worth_a_batch(self._size)
 
     # ── batches ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -120,9 +127,12 @@ class EmbedStage:
             if (pause := self._paused_until - time.monotonic()) > 0:
                 await clock.pause(timedelta(seconds=pause))
                 continue
+            if not self._must_start():
+                return
             batch, ended = self._queue.next_batch(self._size)
             if not batch and not ended:
                 return
+            self._busy += 1
             try:
                 if len(batch) == 1 and batch[0].queue.batch_limit == 1:
                     await self._probe_embedder()
@@ -140,6 +150,7 @@ class EmbedStage:
                 ]
                 await self._write([message for message in embedded if not message.task.completion.is_done])
             finally:
+                self._busy -= 1
                 for queued in batch:
                     self._pending_vectors.pop(queued.digest, None)
 

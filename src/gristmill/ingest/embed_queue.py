@@ -76,6 +76,13 @@ class EmbedQueue:
     def __bool__(self) -> bool:
         return bool(self._bases)
 
+    def is_worth_a_batch(self, size: int) -> bool:
+        """Whether there are enough chunks for half a batch, or some that a user waits for."""
+        queues = [queue for line in self._bases.values() for queue in line]
+        if any(queue.task.is_urgent for queue in queues):
+            return True
+        return 2 * sum(len(queue.chunks) for queue in queues) >= size
+
     def add(self, queue: DocumentQueue) -> None:
         """Add a document that has chunks or has ended, unless it is in the queue."""
         line = self._bases.setdefault(queue.task.base.id, [])

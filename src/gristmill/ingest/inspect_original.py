@@ -91,7 +91,8 @@ class InspectedOriginal:
             lines = io.IncrementalNewlineDecoder(decoder, translate=False)
             block = head
             while True:
-                hasher.update(block)
+                if self.original.path is not None:  # bytes in memory can't change
+                    hasher.update(block)
                 bytes_read += len(block)
                 text = _decode(self.original, lines, block)
                 if text:
@@ -99,7 +100,7 @@ class InspectedOriginal:
                 if not block:
                     break
                 block = file.read(_BLOCK)
-        if hasher.digest() != self.input_hash:
+        if self.original.path is not None and hasher.digest() != self.input_hash:
             raise Transient(f"{self.original.name} changed while it was being read.", code="source_changed")
 
 

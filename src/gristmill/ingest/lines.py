@@ -72,6 +72,10 @@ class LineSplitter:
 
     def _add_lines(self, complete: list[str], lines: list[ContentLine]) -> None:
         for line in complete:
+            if len(line) <= MAX_LINE:
+                lines.append(ContentLine(line, self._is_continuation))
+                self._is_continuation = False
+                continue
             at = self._split_fragments(line, 0, len(line), lines)
             lines.append(ContentLine(line[at:] if at else line, self._is_continuation))
             self._is_continuation = False

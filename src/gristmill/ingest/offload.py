@@ -2,8 +2,8 @@
 
 Python runs one thread at a time, so the event loop and a fast embedder would wait for the code that prepares batches.
 `CpuOffload` sends large batches and large documents to a subprocess. Small ones, and all of them while no subprocess is
-ready, run in a thread. The first large one starts a subprocess, and one that finds it busy a second one, so that a batch is
-lexed while the documents of the next are chunked. They stop after a minute without work, or with this process.
+ready, run in a thread. The first large one starts a subprocess, and one that finds it busy a second one if there are more than
+two cores, so that a batch is lexed while the documents of the next are chunked. They stop after a minute without work, or with this process.
 
 A subprocess has no state worth keeping: a large document is sent part by part, each time with the state of its chunker,
 which is small. If a subprocess dies, or does not answer within two minutes, its work is done here, and the next large
@@ -40,10 +40,22 @@ from gristmill.telemetry import memory
 
 MIN_BATCH = 64  # chunks: batches grow this large only if the embedder is fast enough to wait for this process
 LARGE_TEXT = 1 << 19  # characters of a document from which the subprocess is started for it
-MAX_SUBPROCESSES = min(2, os.cpu_count() or 1)
+MAX_SUBPROCESSES = max(1, min(2, (os.cpu_count() or 1) - 1))  # this process and PostgreSQL need a core, too
 _THREADS = 4
 _IDLE_SECONDS = 60.0
 _LENGTH_BYTES = 4
+
+# It needs a few modules of these packages: to import all of the packages would take it seven times as long. Garbage collections
+# would take a tenth of its start, and free nothing.
+_SUBPROCESS = """
+import gc, importlib.util, sys
+gc.disable()
+for name in ("gristmill.ingest", "gristmill.search", "gristmill.embedding"):
+    spec = importlib.util.find_spec(name)
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+from gristmill.ingest.offload import serve
+serve()
+"""
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -52,9 +64,11 @@ Result = TypeVar("Result")
 class CpuOffload:
     """Runs pure functions, in a subprocess where that is faster."""
 
-    def __init__(self, timeout: timedelta = timedelta(minutes=2)) -> None:
+    def __init__(
+        self, timeout: timedelta = timedelta(minutes=2), max_subprocesses: int = MAX_SUBPROCESSES
+    ) -> None:
         self.timeout = timeout
-        self._slots = [_Slot() for _ in range(MAX_SUBPROCESSES)]
+        self._slots = [_Slot() for _ in range(max_subprocesses)]
         self._threads = ThreadPoolExecutor(
             _THREADS, thread_name_prefix="cpu-local", initializer=niceness.lower_thread_priority
         )
@@ -162,15 +176,8 @@ class _Subprocess:
         """Start it, and mark it ready when it says so."""
         if self.is_stopped:
             return
-        # Garbage collections would take a tenth of its start, and free nothing.
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                "import gc; gc.disable(); from gristmill.ingest.offload import serve; serve()",
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+        self._process = subprocess.Popen(  # noqa: S603, its code is the constant above
+            [sys.executable, "-c", _SUBPROCESS], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         if self.is_stopped:  # while the process was being created, so `stop` could not kill it
             self.stop()

@@ -1,6 +1,6 @@
 """The read stage: from a document's bytes to windows of parts and chunks, and to what it contains besides text.
 
-    text, markdown, web pages        decoded in a thread of this process (inspect_original.py)
+    text, markdown, web pages        decoded in a thread of this process, small texts at once (inspect_original.py)
     read completely before           from the stored content: the original is not opened
     read partly before (PDF)         finished pages from the stored content, the others by a reader
     everything else                  by a reader, in a child process that can be killed (readers/)
@@ -29,7 +29,7 @@ from gristmill.db import Database
 from gristmill.identity import OrgId, scoped_digest
 from gristmill.ingest.batcher import Batcher
 from gristmill.ingest.chunk import Chunker, TextChunk, token_limit
-from gristmill.ingest.inspect_original import InspectedOriginal, inspect_original
+from gristmill.ingest.inspect_original import TEXT_READER, InspectedOriginal, inspect_original
 from gristmill.ingest.offload import CpuOffload
 from gristmill.ingest.tables import MAX_ASSETS, find_tables
 from gristmill.ingest.task import EndOfContent, IndexTask, ReadTotals, ReadWindow
@@ -136,7 +136,10 @@ class ReadStage:
         """Hash the bytes, and decide who reads them."""
         other_reader = READER if self._pool else None
         work = partial(inspect_original, other_reader=other_reader)
-        inspected = await self._in_thread(jobs.requester(task.job), work, original)
+        if original.path is None and len(original.data) <= _SMALL_BYTES:
+            inspected = work(original)  # it takes less time than to hand it to a thread
+        else:
+            inspected = await self._in_thread(jobs.requester(task.job), work, original)
         return replace(inspected, org=task.base.org_id)
 
     async def load_findings(
@@ -303,7 +306,10 @@ class ReadStage:
         findings = _Findings()
         started = time.monotonic()
         if inspected.size <= _SMALL_BYTES:
-            parts = await self._in_thread(_requester(task), _all_parts, inspected)
+            if inspected.reader == TEXT_READER and inspected.original.path is None:
+                parts = _all_parts(inspected)
+            else:
+                parts = await self._in_thread(_requester(task), _all_parts, inspected)
             limit = token_limit(task.embedder, task.base.chunking)
             small = _SmallDocument(task.embedder.tokenizer, limit, parts)
             chunks = await self._small_documents.submit(small)

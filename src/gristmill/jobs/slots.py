@@ -17,7 +17,7 @@ from gristmill.jobs.job import Activity, Job, Priority
 from gristmill.stage_gate import Requester, room
 
 # Jobs of a lane that may wait for their first stage: while some are read, the next ones are opened, in one transaction.
-PREFETCH = 16
+PREFETCH = 24
 # Where a lane has more jobs than room, this many are claimed together, or fewer after a while: a claim costs as much for one.
 _FAIR_NUMBER = PREFETCH // 2
 CLAIM_INTERVAL = timedelta(milliseconds=100)

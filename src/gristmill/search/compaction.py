@@ -159,7 +159,9 @@ class Compactor:
             is_overdue = await compaction_store.has_overdue_deletions(tx, set_id, MAX_DELETED_AGE)
             for row in rows:
                 (stored,) = await segment_store.read_chunk_arrays(tx, set_id, [row.id])
-                deleted_count = int(np.isin(np.frombuffer(stored.nos, ">i8"), deleted).sum())
+                deleted_count = int(
+                    np.isin(np.frombuffer(stored.nos, ">i8"), deleted, assume_unique=True).sum()
+                )
                 if deleted_count and (is_overdue or deleted_count * 10 >= row.chunks):
                     return [row]
             if is_overdue:  # no segment contains these numbers
@@ -186,7 +188,8 @@ class Compactor:
             by_language.update(row.chunks_by_language)
         merged = await asyncio.to_thread(merge_segments, parts, deleted, languages, by_language)
         nos = np.concatenate([arrays.nos for arrays, _ in parts])
-        return [merged] if len(merged.arrays.nos) else [], np.intersect1d(nos, deleted).tolist()
+        forgotten: list[int] = nos[np.isin(nos, deleted, assume_unique=True)].tolist()
+        return [merged] if len(merged.arrays.nos) else [], forgotten
 
     async def _lex_again(self, set_id: UUID, row: SegmentRow) -> tuple[list[Segment], list[int]]:
         new_segments: list[Segment] = []
@@ -249,7 +252,7 @@ def merge_segments(
     """Merge segments into one, without deleted chunks; which languages those were in is not known, so they are taken from
     all languages alike."""
     nos = np.concatenate([arrays.nos for arrays, _ in parts])
-    is_left = np.isin(nos, deleted, invert=True)
+    is_left = np.isin(nos, deleted, assume_unique=True, invert=True)
     new_ordinals = np.where(is_left, np.cumsum(is_left) - 1, -1)
     starts = itertools.accumulate((len(arrays.nos) for arrays, _ in parts), initial=0)
     index = inverted_index.merge_indexes(

@@ -206,9 +206,7 @@ def build_index(
         len(names)
     )
     ordinals = np.repeat(np.arange(len(lengths)), lengths)
-    pairs, counts = np.unique(
-        _keys(sorted_positions[tokens], ordinals, len(names), len(lengths)), return_counts=True
-    )
+    pairs, counts = _count_equal(_keys(sorted_positions[tokens], ordinals, len(names), len(lengths)))
     return _index_from_keys(names, pairs, np.minimum(counts, MAX_COUNT).astype(np.uint8), len(lengths))
 
 
@@ -268,6 +266,16 @@ def _keys(lexemes: NDArray[np.int64], ordinals: NDArray[Any], names: int, chunks
     keys *= dtype(max(1, chunks))
     keys += ordinals.astype(dtype)
     return keys
+
+
+def _count_equal(keys: Keys) -> tuple[Keys, NDArray[np.int64]]:
+    """The distinct keys, sorted, and how often each occurs. `np.unique` does the same, but imports a package of numpy that takes
+    longer to load than a segment to build."""
+    keys = np.sort(keys)
+    is_first = np.ones(len(keys), bool)
+    np.not_equal(keys[1:], keys[:-1], out=is_first[1:])
+    starts = np.flatnonzero(is_first)
+    return keys[starts], np.diff(starts, append=len(keys))
 
 
 def _index_from_keys(names: list[str], keys: Keys, counts: Counts, chunks: int) -> InvertedIndex:

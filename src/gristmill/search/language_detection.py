@@ -130,6 +130,8 @@ def detect_language(text: str, words: Sequence[str] | None = None) -> str:
         letters = filter(_LETTER_VOTES.__contains__, sample)
         votes.update(itertools.chain.from_iterable(map(_LETTER_VOTES.__getitem__, letters)))
     default = languages[0]
+    if not votes or max(votes.values()) <= votes[default]:
+        return default
     best = max(languages[1:], key=lambda language: (votes[language], language))
     if votes[best] <= votes[default] or votes[best] < (_MIN_VOTES if len(words) >= _SHORT else 2):
         return default

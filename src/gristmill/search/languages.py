@@ -12,6 +12,7 @@ _UNSPACED = (
     ("chinese", re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")),
     ("thai", re.compile("[\u0e00-\u0e7f]")),
 )
+_ANY_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 _WORD = re.compile(r"[^\W\d_]+")
 _ENGLISH_WORDS = frozenset(STOP_WORDS[ENGLISH].split()) | {
     "what",
@@ -30,6 +31,8 @@ def name_language(text: str, stemmed_for: str) -> str:
     if text.isascii():
         return stemmed_for
     sample = text[:_SAMPLE_CHARACTERS]
+    if _ANY_UNSPACED.search(sample) is None:
+        return stemmed_for
     letters = sum(map(str.isalpha, sample))
     if 10 * len(_KANA.findall(sample)) > letters:
         return "japanese"

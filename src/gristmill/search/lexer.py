@@ -173,6 +173,15 @@ def lexemes_from_cache(word: str, language: str) -> Sequence[str]:
     return lexemes
 
 
+def cached_lexemes(words: Collection[str], language: str) -> list[Sequence[str]]:
+    """The lexemes of each word."""
+    known = list(map(_lexeme_cache[language].get, words))
+    return [
+        lexemes_from_cache(word, language) if lexemes is None else lexemes
+        for word, lexemes in zip(words, known, strict=True)
+    ]
+
+
 def is_unspaced(text: str) -> bool:
     """Whether the text begins in a script without spaces."""
     return _IS_UNSPACED.match(text) is not None

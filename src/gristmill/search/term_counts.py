@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gristmill.search.lexer import lexemes_from_cache
+from gristmill.search.lexer import cached_lexemes
 
 Numbers = NDArray[np.int64]
 
@@ -49,14 +49,14 @@ class TermCounter:
         """For each word number, the start and the count of its lexemes in the last array, which holds all of them."""
         lexemes: list[int] = []
         numbers: list[int] = []
-        ends: list[int] = []
+        sizes: list[int] = []
         for language, words in self._words.items():
-            for word in words:
-                lexemes += map(self.lexemes.__getitem__, lexemes_from_cache(word, language))
-                ends.append(len(lexemes))
+            lexemes_of_words = cached_lexemes(words, language)
+            lexemes += map(self.lexemes.__getitem__, itertools.chain.from_iterable(lexemes_of_words))
+            sizes += map(len, lexemes_of_words)
             numbers += words.values()
         order = np.empty(len(numbers), np.int64)
         order[np.array(numbers, np.int64)] = np.arange(len(numbers))
-        sizes = np.diff(np.array(ends, np.int64), prepend=0)
-        starts = np.array(ends, np.int64) - sizes
-        return starts[order], sizes[order], np.array(lexemes, np.int64)
+        counts = np.array(sizes, np.int64)
+        starts = np.cumsum(counts) - counts
+        return starts[order], counts[order], np.array(lexemes, np.int64)

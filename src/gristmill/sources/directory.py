@@ -1,8 +1,9 @@
-"""directory: lists a folder in batches, and with each batch the contents of subfolders that are small enough.
+"""directory: lists a folder in batches, and with each batch the trees of its subfolders.
 
-A batch has at most `batch` entries of the folder itself. Then the folders among them are entered, and the folders in those,
-level by level, until the batch has `TREE_BATCH` entries or a second has passed. A folder that does not fit is listed without
-its contents: list it by itself.
+A batch has at most `batch` entries of the folder itself, and with the contents of the folders among them at most `TREE_BATCH`
+entries. A tree that does not fit in what is left of a batch is the first of the next one. Of a tree that is larger than a
+batch, the folders that do not fit are listed without their contents: list them by themselves. The same holds for what can't
+be listed within a second.
 
     file, or a link to one            listed, with its size
     folder                            listed, with its contents where there is room
@@ -20,7 +21,7 @@ its contents: list it by itself.
     a subfolder that can't be listed  listed without its contents: listing it by itself reports the error
 
 One bad entry never ends the listing (S4-57). The order is that of the file system, which stays the same while the
-folder does not change; within a batch, entries are sorted by name. At most one batch is in memory, and blocking calls
+folder does not change; within a batch, entries are sorted by name. At most two batches are in memory, and blocking calls
 run in a thread. Below the root, a link that replaced a folder in the meantime is not followed.
 """
 
@@ -45,6 +46,10 @@ EntryKind = Literal["file", "directory"]
 
 TREE_BATCH = 1_000  # entries of a batch, with those of subfolders
 _DESCENT_SECONDS = 1.0  # of a slow disk; what is not listed by then is listed by itself
+_DESCENT_ENTRIES = (
+    4  # times `TREE_BATCH`: entries that are looked at for one batch, with those that don't fit in it
+)
+_MAX_DEPTH = 64  # a folder that is nested deeper is listed by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,31 @@ async def list_folder(
         await threads.run_blocking(scan.close)
 
 
+@dataclass(frozen=True)
+class _FolderTree:
+    """A folder's contents with those of its subfolders, how many entries that is, and whether there was space for all."""
+
+    contents: FolderContents | None
+    size: int
+    fits: bool
+
+
+_NOT_ENTERED = _FolderTree(None, 0, fits=True)  # listed by itself, whatever its size
+
+
+class _Descent:
+    """How far subfolders may be entered for one batch."""
+
+    def __init__(self) -> None:
+        self.entries = _DESCENT_ENTRIES * TREE_BATCH
+        self._deadline = time.monotonic() + _DESCENT_SECONDS
+
+    @property
+    def is_over(self) -> bool:
+        """Whether enough entries were looked at, or the time is up."""
+        return self.entries <= 0 or time.monotonic() > self._deadline
+
+
 class _FolderScan:
     """A folder held open by its descriptor, so that nothing can replace it during the listing."""
 
@@ -101,6 +131,7 @@ class _FolderScan:
         self._left_out = left_out
         self._access = access
         self._open_handles = contextlib.ExitStack()
+        self._waiting: deque[DirectoryEntry] = deque()  # for the next batch; the first may have its contents
 
     def open(self, rules: IgnoreRules) -> None:
         """Open the folder and read its ignore rules."""
@@ -113,35 +144,60 @@ class _FolderScan:
         self._ignored = IgnoreMatcher.for_folder(rules, self._root, self._path)
 
     def next_tree(self, batch: int, rules: IgnoreRules) -> list[DirectoryEntry]:
-        """The next entries, with the contents of subfolders for which there is room and time."""
-        entries = self.next_entries(batch)
-        space, deadline = TREE_BATCH - len(entries), time.monotonic() + _DESCENT_SECONDS
-        levels = deque([entries])
-        while levels:
-            level = levels.popleft()
-            for place, entry in enumerate(level):
-                if space <= 0 or time.monotonic() > deadline:
-                    return entries
-                if entry.kind == "directory" and entry.error is None:
-                    contents = self._read_subfolder(entry.path, rules, space)
-                    if contents is not None:
-                        space -= len(contents.entries)
-                        level[place] = replace(entry, contents=contents)
-                        levels.append(contents.entries)
+        """The next entries, with the trees of subfolders for which there is room and time; empty at the end."""
+        entries: list[DirectoryEntry] = []
+        space, descent = TREE_BATCH, _Descent()
+        while len(entries) < batch:
+            self._waiting = self._waiting or deque(self.next_entries(batch - len(entries)))
+            if not self._waiting:
+                break
+            entry, size = self._waiting.popleft(), 0
+            if entry.contents is not None:
+                size = _tree_size(entry.contents)
+            elif entry.kind == "directory" and entry.error is None:
+                tree = self._read_tree(entry.path, rules, TREE_BATCH - 1, descent)
+                size, entry = tree.size, replace(entry, contents=tree.contents)
+            if entries and entry.contents is not None and 1 + size > space:
+                self._waiting.appendleft(entry)
+                break
+            entries.append(entry)
+            space -= 1 + size
+        entries.sort(key=lambda listed: listed.name)
         return entries
 
-    def _read_subfolder(self, path: Path, rules: IgnoreRules, space: int) -> FolderContents | None:
-        """Everything in a folder below this one; None if that is more than `space`, or it can't be listed now."""
+    def _read_tree(
+        self, path: Path, rules: IgnoreRules, space: int, descent: "_Descent", depth: int = 1
+    ) -> "_FolderTree":
+        """The folder's contents with those of its subfolders, at most `space` entries."""
+        if depth > _MAX_DEPTH or descent.is_over:
+            return _NOT_ENTERED
+        try:
+            contents = self._read_subfolder(path, rules, space)
+        except WorkError:
+            return _NOT_ENTERED
+        descent.entries -= len(contents.entries)
+        left, fits = space - len(contents.entries), True
+        if left < 0:
+            return _FolderTree(None, 0, fits=False)
+        for place, entry in enumerate(contents.entries):
+            if entry.kind == "directory" and entry.error is None:
+                below = self._read_tree(entry.path, rules, left, descent, depth + 1)
+                fits = fits and below.fits
+                # A part of a tree is worth it only if the tree is large: otherwise each folder of the rest would be a job.
+                if below.fits or 2 * below.size > TREE_BATCH:
+                    contents.entries[place] = replace(entry, contents=below.contents)
+                    left -= below.size
+        return _FolderTree(contents, space - left, fits)
+
+    def _read_subfolder(self, path: Path, rules: IgnoreRules, space: int) -> FolderContents:
+        """Everything in a folder below this one, or `space + 1` of its entries."""
         left_out = Counter[str]()
         scan = _FolderScan(path, self._root, left_out, self._access)
         try:
             scan.open(rules)
-            entries = scan.next_entries(space + 1)
-        except WorkError:
-            return None
+            return FolderContents(scan.next_entries(space + 1), left_out)
         finally:
             scan.close()
-        return FolderContents(entries, left_out) if len(entries) <= space else None
 
     def next_entries(self, batch: int) -> list[DirectoryEntry]:
         """The next entries that are not left out; empty at the end."""
@@ -234,6 +290,12 @@ def folder_error(folder: Path, error: OSError) -> WorkError:
             return Unreadable(f"{path}: {error.strerror}")
         case _:
             return Transient(f"{path}: {error.strerror}", code="source_io_error")
+
+
+def _tree_size(contents: FolderContents) -> int:
+    """How many entries a folder has, with those of its subfolders."""
+    below = sum(_tree_size(entry.contents) for entry in contents.entries if entry.contents is not None)
+    return len(contents.entries) + below
 
 
 def _is_link(entry: os.DirEntry[str]) -> bool:

@@ -6,6 +6,7 @@ caller continues when the thread has ended.
 """
 
 import asyncio
+import contextvars
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -14,15 +15,16 @@ Result = TypeVar("Result")
 
 async def run_blocking(work: Callable[[], Result]) -> Result:
     """The result of `work`. A cancelled caller gets its CancelledError only when `work` has ended."""
-    task = asyncio.ensure_future(asyncio.to_thread(work))
+    # Not `to_thread`, whose task would cost as much as reading a small file.
+    call = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, work)
     try:
-        return await asyncio.shield(task)
+        return await asyncio.shield(call)
     except asyncio.CancelledError:
-        while not task.done():
+        while not call.done():
             try:
-                await asyncio.wait([task])
+                await asyncio.wait([call])
             except asyncio.CancelledError:
                 continue
-        if not task.cancelled():
-            task.exception()  # marks it as retrieved, so that asyncio does not log it
+        if not call.cancelled():
+            call.exception()  # marks it as retrieved, so that asyncio does not log it
         raise
