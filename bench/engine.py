@@ -26,7 +26,7 @@ from pydantic import SecretStr
 from bench import relevance
 from bench.free_embedder import FreeEmbedder
 from bench.synthetic_base import DIMENSIONS, GROUP_INTERVALS, Synthetic, word, write_chunks
-from gristmill import app, catalog, jobs
+from gristmill import app, catalog, jobs, niceness
 from gristmill.catalog import ADMIN, Base, BaseId, IndexKind, NewItem, Viewer
 from gristmill.operations import add, bases
 from gristmill.operations.move_index import move_index
@@ -253,6 +253,7 @@ async def run(options: argparse.Namespace, urls: Sequence[str], folder: Path) ->
     free = FreeEmbedder()
     async with app.gristmill(settings, work=True, extra_embedders={"free": free}) as mill:
         await mill.embedders.default.load()
+        niceness.favour_event_loop()  # as a server does
         if "ingest" in options.only:
             await measure_ingest(mill, options.notes, options.rounds, mill.settings.embedder)
             await measure_ingest(mill, options.notes, options.rounds, "free")

@@ -31,7 +31,7 @@ import httpx
 
 from bench.memory import pss_mb
 from bench.synthetic_base import GROUP_INTERVALS, Synthetic, Vectors, open_base, word
-from gristmill import app
+from gristmill import app, niceness
 from gristmill.catalog import Base, Viewer
 from gristmill.search import Scope, SearchRequest, Target, store
 from gristmill.search import vector_search as nearest
@@ -222,6 +222,7 @@ async def run(chunks: int, rounds: int, recall_rounds: int, data_dir: Path, cach
     cache_mb = cache_mb or settings.search_cache_mb
     async with app.gristmill(settings.model_copy(update={"search_cache_mb": cache_mb}), work=True) as mill:
         await mill.embedders.default.load()
+        niceness.favour_event_loop()  # as a server does
         started = time.perf_counter()
         base = await open_base(mill, data_dir, chunks)
         print(

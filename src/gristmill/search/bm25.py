@@ -85,15 +85,22 @@ def within(term: TermPostings, starts: Sequence[int], mask: Mask | None) -> Term
 
 
 def score(
-    terms: Sequence[TermPostings], lengths: Sequence[NDArray[np.uint16]], among: Mask | None = None
+    terms: Sequence[TermPostings],
+    lengths: Sequence[NDArray[np.uint16]],
+    among: Mask | None = None,
+    *,
+    tokens: int | None = None,
 ) -> Scores:
     """The score of every chunk; 0 for chunks without any of the terms. `lengths` has an array for each segment. N and the
-    mean length are those of the chunks that `among` marks, by default of all.
+    mean length are those of the chunks that `among` marks, by default of all; `tokens` is the sum of their lengths, if the
+    caller knows it.
 
     Segment by segment, so that all terms of a segment are added up in the processor's cache."""
     starts = first_ordinals(lengths)
     scores = np.zeros(starts[-1], np.float32)
-    total, tokens = _totals(lengths, starts, among)
+    total = starts[-1]
+    if among is not None or tokens is None:
+        total, tokens = _totals(lengths, starts, among)
     if not total:
         return scores
     by_segment: dict[int, list[tuple[np.float32, Postings]]] = {}

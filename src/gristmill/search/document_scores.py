@@ -29,7 +29,7 @@ def measure_documents(
     """How many documents there are and how many have each term. With a mask, `terms` are those of the marked chunks."""
     if visible is None:
         documents = sum(len(chunks.items.starts) for chunks in snapshot.segments)
-        tokens = sum(int(chunks.lengths.sum(dtype=np.int64)) for chunks in snapshot.segments)
+        tokens = snapshot.tokens
     else:
         documents = _count_changes(snapshot.items_at(np.flatnonzero(visible)))
         tokens = int(np.concatenate([*snapshot.lengths, np.empty(0, np.uint16)])[visible].sum(dtype=np.int64))

@@ -178,7 +178,9 @@ def _score(
         for term, lexemes in lexemes_by_term.items()
     }
     terms = [(term, postings_by_term[term]) for term in parsed_query.terms]
-    scores = bm25.score([term_postings for _, term_postings in terms], snapshot.lengths)
+    scores = bm25.score(
+        [term_postings for _, term_postings in terms], snapshot.lengths, tokens=snapshot.tokens
+    )
     mask = _candidate_mask(parsed_query, postings_by_term, snapshot, selectivity)
     ranked = scores if mask is None else np.where(mask, scores, np.float32(0))
     documents = document_scores.measure_documents(snapshot, [term_postings for _, term_postings in terms])
@@ -208,25 +210,24 @@ async def _visible_candidates(
     candidates: list[Candidate] = []
     offset, batch = 0, _PHRASE_BATCH if has_phrases else _FIRST_BATCH
     while len(candidates) < limit:
-        numbers, scores = await asyncio.to_thread(_ranked_batch, results, ranked, offset, batch)
-        if not numbers:
+        ranking = await asyncio.to_thread(_ranked_batch, results, ranked, offset, batch)
+        if not ranking:
             break
-        chunk_ids = await store.visible_chunk_ids(tx, base, scope, numbers)
-        if has_phrases:
-            chunk_ids = await matching_phrases(tx, base.chunk_set, results.parsed_query, chunk_ids)
-        candidates += [
-            Candidate(chunk_ids[no], no, float(score))
-            for no, score in zip(numbers, scores, strict=True)
-            if no in chunk_ids
-        ]
-        offset, batch = offset + len(numbers), batch * _GROWTH
+        # To callers who see everything, as a rule the best ones are visible, and the others need not be checked.
+        for part in (ranking[:limit], ranking[limit:]) if scope.is_everything else (ranking,):
+            if part and len(candidates) < limit:
+                chunk_ids = await store.visible_chunk_ids(tx, base, scope, [no for no, _ in part])
+                if has_phrases:
+                    chunk_ids = await matching_phrases(tx, base.chunk_set, results.parsed_query, chunk_ids)
+                candidates += [Candidate(chunk_ids[no], no, score) for no, score in part if no in chunk_ids]
+        offset, batch = offset + len(ranking), batch * _GROWTH
     return sorted(candidates, key=lambda hit: (-hit.score, hit.no))[:limit]
 
 
 def _ranked_batch(
     results: KeywordResults, ranked: bm25.Scores, offset: int, batch: int
-) -> tuple[list[int], bm25.Scores]:
-    """The numbers of the best chunks after the first `offset`, and their scores with those of their documents."""
+) -> list[tuple[int, float]]:
+    """The numbers of the best chunks after the first `offset`, and their scores with those of their documents, best first."""
     snapshot = results.snapshot
     ordinals = bm25.top_ordinals(ranked, offset + batch)[offset:]
     scores = ranked[ordinals]
@@ -236,7 +237,8 @@ def _ranked_batch(
             snapshot, terms, results.documents, snapshot.items_at(ordinals)
         )
         scores = bm25.with_documents(scores, of_documents)
-    return snapshot.nos_at(ordinals).tolist(), scores
+    numbers: list[int] = snapshot.nos_at(ordinals).tolist()
+    return sorted(zip(numbers, scores.tolist(), strict=True), key=lambda entry: (-entry[1], entry[0]))
 
 
 async def matching_phrases(

@@ -60,6 +60,11 @@ class Snapshot:
         """The number of chunks, including deleted ones."""
         return self.starts[-1]
 
+    @functools.cached_property
+    def tokens(self) -> int:
+        """The sum of all lengths."""
+        return sum(int(lengths.sum(dtype=np.int64)) for lengths in self.lengths)
+
     @property
     def lengths(self) -> list[NDArray[np.uint16]]:
         """The lengths of the chunks of each segment."""
