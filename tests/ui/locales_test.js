@@ -8,8 +8,8 @@ import { messages as english } from "../../src/gristmill/server/ui/static/js/loc
 const chinese = { ...common, ...admin };
 /** Modules that are only loaded with the admin pages, which load `zh-admin.js` too. */
 const ADMIN = new RegExp(
-  "^(queue|connectors?|connector-(form|run)|events|webhooks|settings|general|models|keys|workers|sign-in|cron|form" +
-    "|secret)\\.js$",
+  "^(queue|connectors?|connector-(form|run)|events|webhooks|settings|general|models|embedder-form|keys|workers" +
+    "|sign-in|cron|form|secret)\\.js$",
 );
 const folder = new URL("../../src/gristmill/server/ui/static/js/", import.meta.url);
 

@@ -8,7 +8,8 @@ from playwright.sync_api import Page, expect
 
 from tests.connectors.fakes.github import FakeGitHub
 from tests.connectors.fakes.tool import serve_fake
-from tests.ui.harness import ApiHelper
+from tests.embedding import endpoint
+from tests.ui.harness import ApiHelper, violations
 
 _BOTH_DIED_AGAIN = """async (url) => {
   const { items } = await (await fetch(url)).json();
@@ -233,6 +234,73 @@ def test_an_embedder_is_tested_and_workers_are_listed(page: Page, ui_url: str) -
     expect(row.get_by_role("status")).to_contain_text("Works:")
     page.get_by_role("navigation", name="Settings").get_by_role("link", name="Workers").click()
     expect(page.get_by_role("list", name="Workers").get_by_role("listitem").first).to_contain_text("Running")
+
+
+def test_an_embedder_is_stored_used_changed_and_deleted(page: Page, ui_url: str, api: ApiHelper) -> None:
+    """From its form to a base that uses it; the key is sent to the endpoint and shown nowhere."""
+    name, base = f"own-{uuid4().hex[:6]}", unique_name("with an own embedder")
+    with endpoint.serve() as running:
+        page.goto(f"{ui_url}/settings/models")
+        page.get_by_role("button", name="New embedder").click()
+        form = page.get_by_role("dialog")
+        form.get_by_label("Name", exact=True).fill(name)
+        form.get_by_label("Model", exact=True).fill("hashed")
+        form.get_by_label("URL").fill(running.url)
+        form.get_by_label("API key").fill("sk-typed")
+        form.get_by_label("Languages").fill("en, xx")
+        form.get_by_label("Price of a million tokens").fill("0.02")
+        assert violations(page) == []
+        form.get_by_role("button", name="Create", exact=True).click()
+        expect(form.get_by_role("alert")).to_contain_text("There is no language 'xx' here.")
+        form.get_by_label("Languages").fill("en, zh")
+        form.get_by_role("button", name="Create", exact=True).click()
+        row = page.get_by_role("listitem").filter(has_text=name)
+        expect(row).to_contain_text(f"hashed · 64 dimensions, up to 512 tokens · {running.url}")
+        assert running.requests[0].headers["Authorization"] == "Bearer sk-typed"
+        row.get_by_role("button", name="Test").click()
+        expect(row.get_by_role("status")).to_contain_text("Works:")
+
+        page.goto(ui_url)
+        page.get_by_role("button", name="New base").first.click()
+        page.get_by_role("dialog").get_by_label("Name").fill(base)
+        page.get_by_role("dialog").get_by_label("Embedding model").select_option(name)
+        assert violations(page) == []
+        page.get_by_role("dialog").get_by_role("button", name="Create").click()
+        expect(page).to_have_url(re.compile("/b/"))
+        shown = api.http.get("/api/knowledge-bases", params={"name": base}).json()["items"][0]
+        assert shown["embedder"] == name
+
+        page.goto(f"{ui_url}/settings/models")
+        row.get_by_role("button", name=f"More for {name}").click()
+        page.get_by_role("menuitem", name="Edit").click()
+        expect(form.get_by_label("API key")).to_have_value("")
+        form.get_by_label("Model", exact=True).fill("another")
+        form.get_by_label("Dimensions", exact=True).fill("96")
+        form.get_by_role("button", name="Save").click()
+        expect(form.get_by_role("alert")).to_contain_text(f"'{base}' uses it")
+        form.get_by_label("Model", exact=True).fill("hashed")
+        form.get_by_label("Dimensions", exact=True).fill("64")
+        form.get_by_label("API key").fill("sk-rotated")
+        form.get_by_label("Requests per minute").fill("600")
+        form.get_by_role("button", name="Save").click()
+        expect(form).to_have_count(0)
+        row.get_by_role("button", name="Test").click()
+        expect(row.get_by_role("status")).to_contain_text("Works:")
+        assert running.requests[-1].headers["Authorization"] == "Bearer sk-rotated"
+        assert "sk-" not in page.content()
+        stored = api.http.get(f"/api/embedders/{name}").json()
+        assert (stored["requestsPerMinute"], stored["pricePerMillionTokens"]) == (600, 0.02)
+
+        row.get_by_role("button", name=f"More for {name}").click()
+        page.get_by_role("menuitem", name="Delete").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+        expect(page.locator(".toast.bad")).to_contain_text("was not deleted")
+        expect(row).to_be_visible()
+        api.http.delete(f"/api/knowledge-bases/{shown['id']}")
+        row.get_by_role("button", name=f"More for {name}").click()
+        page.get_by_role("menuitem", name="Delete").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+        expect(row).to_have_count(0)
 
 
 def test_language_and_theme_are_chosen_and_kept(page: Page, ui_url: str) -> None:

@@ -42,8 +42,8 @@ export function field(options, render) {
 
 /**
  * @param {{label: string, name: string, value?: string, hint?: string, type?: string, required?: boolean,
- *   placeholder?: string, error?: () => string | undefined, oninput?: (value: string) => void, focus?: boolean}}
- *   options
+ *   placeholder?: string, error?: () => string | undefined, oninput?: (value: string) => void, focus?: boolean,
+ *   step?: string}} options
  */
 export function textField(options) {
   const { name, type = "text", value = "", placeholder, required = false, focus = false } = options;
@@ -58,6 +58,7 @@ export function textField(options) {
         type="${type}"
         .value=${value}
         placeholder=${placeholder}
+        step=${options.step}
         ?required=${required}
         ?autofocus=${focus}
         autocomplete="${type === "password" ? "new-password" : "off"}"

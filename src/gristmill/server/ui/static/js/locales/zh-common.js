@@ -244,6 +244,7 @@ export const messages = {
   "Drop files or folders here, or add web pages, notes, server folders and sitemaps.":
     "把文件或文件夹拖到这里，或添加网页、笔记、服务器文件夹和站点地图。",
   "New base": "新建知识库",
+  Default: "默认",
   "No bases yet": "还没有知识库",
   "A base holds documents that are searched together. Create one and drop files into it.":
     "知识库中的文档会一起被搜索。新建一个，把文件拖进去。",

@@ -3,7 +3,7 @@
 
 import { api } from "../api.js";
 import { activeCount, bases, basesError, leafCount, putBase, toneOf } from "../bases.js";
-import { each, html } from "../core.js";
+import { each, html, signal } from "../core.js";
 import { formatNumber, t } from "../i18n.js";
 import { button } from "../components/button.js";
 import { dialog } from "../components/dialog.js";
@@ -88,6 +88,23 @@ function describeState(base) {
   return base.embedder;
 }
 
+/** Lets people choose among the embedders, once they are loaded; without a choice the server chooses. */
+function embedderField() {
+  const embedders = signal(/** @type {{name: string, isDefault: boolean}[]} */ ([]));
+  api.get("/embedders").then((page) => (embedders.value = page.items), () => {});
+  const choices = () =>
+    embedders.value.filter((embedder) => !embedder.isDefault).map(({ name }) =>
+      html`<option value="${name}">${name}</option>`
+    );
+  const defaultName = () => embedders.value.find((embedder) => embedder.isDefault)?.name ?? t("Default");
+  return html`
+    <label class="field">
+      <span>${t("Embedding model")}</span>
+      <select name="embedder"><option value="">${defaultName}</option>${choices}</select>
+    </label>
+  `;
+}
+
 export function openNewBase() {
   dialog(t("New base"), (close) => {
     const submit = async (/** @type {SubmitEvent} */ event) => {
@@ -95,7 +112,8 @@ export function openNewBase() {
       const form = /** @type {HTMLFormElement} */ (event.target);
       const name = /** @type {HTMLInputElement} */ (form.elements.namedItem("name"));
       try {
-        const base = await api.post("/knowledge-bases", { name: name.value });
+        const embedder = /** @type {HTMLSelectElement} */ (form.elements.namedItem("embedder")).value || undefined;
+        const base = await api.post("/knowledge-bases", { name: name.value, embedder });
         putBase(base);
         close();
         go(`/b/${base.id}`);
@@ -114,6 +132,7 @@ export function openNewBase() {
             <input name="name" required maxlength="200" autocomplete="off" autofocus aria-describedby="new-base-error">
             <span class="error" id="new-base-error" role="alert"></span>
           </label>
+          ${embedderField()}
         </div>
         <footer>
           ${button(t("Cancel"), close, { kind: "quiet" })}

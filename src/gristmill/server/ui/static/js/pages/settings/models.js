@@ -1,20 +1,22 @@
 // @ts-check
-/** The embedders that the server knows, with a button that tests each. */
+/** The embedders that bases can use, with a button that tests each. Admins store, change and delete their own. */
 
 import { api } from "../../api.js";
 import { button } from "../../components/button.js";
+import { confirm } from "../../components/dialog.js";
 import { icon } from "../../components/icon.js";
+import { kebab } from "../../components/menu.js";
 import { dot, errorBanner } from "../../components/status.js";
 import { showError } from "../../components/toast.js";
 import { each, html, signal } from "../../core.js";
 import { formatDuration, t } from "../../i18n.js";
 import { resource } from "../../resource.js";
 import { allows } from "../../session.js";
+import { openEmbedderDialog } from "./embedder-form.js";
 
+/** @import { Signal } from "../../core.js" */
 /** @import { Resource } from "../../resource.js" */
-/**
- * @typedef {{name: string, dimensions: number, maxTokens: number, englishOnly: boolean, isDefault: boolean}} Embedder
- */
+/** @import { Embedder } from "./embedder-form.js" */
 
 export function modelsSection() {
   /** @type {Resource<Embedder[]>} */
@@ -22,47 +24,82 @@ export function modelsSection() {
   const rows = each(
     () => embedders.value.value ?? [],
     (embedder) => embedder.name,
-    (embedder) => modelRow(embedder.peek()),
+    (embedder) => modelRow(embedder, embedders),
   );
+  const openDialog = () => openEmbedderDialog(undefined, () => embedders.refresh());
   return html`
     ${() => errorBanner(embedders.error.value)}
+    <div class="section">
+      <h2>${t("Models")}</h2>
+      ${() => (allows("admin") ? button(t("New embedder"), openDialog, { icon: "plus", small: true }) : null)}
+    </div>
     <div class="rows first" role="list" aria-label="${t("Models")}">${rows}</div>
     <p class="foot dim small-text">
-      ${t("The settings embedders and embedder define these models. A base keeps the model it was created with.")}
+      ${t("Models turn texts into vectors. New bases use the default one, unless you choose another.")}
     </p>
   `;
 }
 
-/** @param {Embedder} embedder */
-function modelRow(embedder) {
+/** @param {Signal<Embedder>} embedder @param {Resource<Embedder[]>} embedders */
+function modelRow(embedder, embedders) {
   const testResult = signal(/** @type {any} */ (null));
+  const { name, origin } = embedder.peek();
   const test = async () => {
     testResult.value = "checking";
     try {
-      testResult.value = await api.post("/embedders/test", { name: embedder.name });
+      testResult.value = await api.post(`/embedders/${encodeURIComponent(name)}/test`);
     } catch (error) {
       testResult.value = null;
       showError(error);
     }
   };
-  const { name, dimensions, maxTokens: tokens } = embedder;
-  const defaultChip = embedder.isDefault ? html`<span class="chip">${t("Default")}</span>` : null;
-  const limits = t("{dimensions} dimensions, up to {tokens} tokens", { dimensions, tokens });
-  const language = embedder.englishOnly ? ` · ${t("English only")}` : "";
+  const defaultChip = embedder.peek().isDefault ? html`<span class="chip">${t("Default")}</span>` : null;
   const isTesting = () => testResult.value === "checking";
-  const testButton = () =>
-    button(t("Test"), test, { small: true, title: `${t("Test")}: ${name}`, disabled: isTesting });
+  const actions = () => [
+    button(t("Test"), test, { small: true, title: `${t("Test")}: ${name}`, disabled: isTesting }),
+    origin === "stored" ? kebab(t("More for {name}", { name }), () => menuEntries(embedder.peek(), embedders)) : null,
+  ];
   return html`
     <div class="entry" role="listitem">
       ${icon("base")}
       <span class="grow two-line">
         <b class="cut">${name} ${defaultChip}</b>
-        <span class="dim cut">${limits}${language}</span>
+        <span class="dim cut">${() => describe(embedder.value)}</span>
       </span>
       <span class="result" role="status">${() => testResultView(testResult.value)}</span>
-      ${() => (allows("admin") ? testButton() : null)}
+      ${() => (allows("admin") ? actions() : null)}
     </div>
   `;
+}
+
+/** @param {Embedder} embedder */
+function describe(embedder) {
+  const { dimensions, maxTokens: tokens, model, url, origin } = embedder;
+  const origins = { builtin: t("Built in"), settings: t("Of the settings"), stored: url ?? "" };
+  return [
+    model,
+    t("{dimensions} dimensions, up to {tokens} tokens", { dimensions, tokens }),
+    embedder.englishOnly ? t("English only") : null,
+    origins[origin],
+  ].filter(Boolean).join(" · ");
+}
+
+/** @param {Embedder} embedder @param {Resource<Embedder[]>} embedders */
+function menuEntries(embedder, embedders) {
+  const remove = async () => {
+    const isConfirmed = await confirm({
+      title: t("Delete {name}?", { name: embedder.name }),
+      text: t("Its key is deleted too. An embedder that a base uses can't be deleted."),
+      action: t("Delete"),
+    });
+    if (!isConfirmed) return;
+    const others = (embedders.value.peek() ?? []).filter((other) => other.name !== embedder.name);
+    await embedders.update(others, () => api.delete(`/embedders/${encodeURIComponent(embedder.name)}`));
+  };
+  return [
+    { label: t("Edit"), icon: "gear", onselect: () => openEmbedderDialog(embedder, () => embedders.refresh()) },
+    { label: t("Delete"), icon: "trash", danger: true, onselect: remove },
+  ];
 }
 
 /** @param {{ok: boolean, tookMs: number, error: {message: string}} | "checking" | null} result */
