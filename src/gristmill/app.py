@@ -18,6 +18,7 @@ from datetime import timedelta
 from fastapi import FastAPI
 
 from gristmill import __version__, clock, faults, jobs, services
+from gristmill.answers import Asker
 from gristmill.connectors.permissions import PermissionSync
 from gristmill.connectors.registry import ConnectorRegistry
 from gristmill.connectors.sync import Synchroniser
@@ -209,11 +210,25 @@ async def gristmill(
         searcher = Searcher(
             db, cache_bytes=settings.search_cache_mb * 2**20, reranker=reranker, indexes=indexes
         )
+        chat_model = services.create_chat_model(settings)
+        if chat_model is not None:
+            stack.push_async_callback(chat_model.close)
+        asker = Asker(searcher, chat_model)
         blob_folder = settings.data_dir if settings.blob_url is None else None
         readiness = Readiness(db, embedders.default, blob_folder, indexes)
         stack.push_async_callback(readiness.close)
         context = api.ApiContext(
-            db, embedders, sources, searcher, settings, broadcaster, vault, sender, connectors, readiness
+            db,
+            embedders,
+            sources,
+            searcher,
+            settings,
+            broadcaster,
+            vault,
+            sender,
+            connectors,
+            readiness,
+            asker,
         )
         context.metrics.streams.set_function(lambda: broadcaster.subscriber_count)
         yield Gristmill(

@@ -3,6 +3,7 @@
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from gristmill.answers import ChatModelConfig, HttpChatModel
 from gristmill.connectors.registry import ConnectorLimits
 from gristmill.ingest import ReaderPool
 from gristmill.ingest.image_describers import ImageDescriber, OcrDescriber, VisionConfig, VisionDescriber
@@ -50,6 +51,21 @@ def create_processor(processor_settings: ProcessorSettings) -> Processor:
     key = processor_settings.api_key.get_secret_value() if processor_settings.api_key is not None else None
     config = ProcessorConfig(processor_settings.url, key, processor_settings.timeout)
     return DoclingServe(config) if processor_settings.kind == "docling" else MinerU(config)
+
+
+def create_chat_model(settings: Settings) -> HttpChatModel | None:
+    """The chat model of the settings, if there is one."""
+    if settings.chat_url is None:
+        return None
+    key = settings.chat_api_key
+    return HttpChatModel(
+        ChatModelConfig(
+            settings.chat_url,
+            settings.chat_model or "",
+            key.get_secret_value() if key is not None else None,
+            settings.chat_timeout,
+        )
+    )
 
 
 def create_reranker(settings: Settings) -> HttpReranker | None:

@@ -174,6 +174,26 @@ def search(
 
 
 @cli.command()
+def ask(
+    base: Annotated[str, typer.Argument(help="Name of the base.")],
+    question: Annotated[str, typer.Argument(help="The question.")],
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Answer a question from a base, with the passages that the answer cites. Needs a chat model (`chat_url`)."""
+    from gristmill.cli import ask as ask_command
+    from gristmill.cli.client_session import connect
+
+    async def run() -> int:
+        async with connect(current, work=False) as session:
+            return await ask_command.ask(session, out, base, question, as_json=as_json)
+
+    current = load_settings(quiet=True, data_dir=data_dir)
+    if code := run_async(run()):
+        raise typer.Exit(code)
+
+
+@cli.command()
 def status(
     base: Annotated[str | None, typer.Argument(help="Name of a base; by default all bases.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Update until Ctrl-C.")] = False,

@@ -1,7 +1,8 @@
 """The asynchronous client: bases, items and search."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
@@ -166,6 +167,21 @@ class Client(HttpClient):
             body["baseIds"] = list(base_ids)
         return cast(Answer, await self.call("POST", "/search", json=body))
 
+    async def ask(self, question: str, base_ids: Sequence[str] | None = None, **options: Any) -> Json:
+        """Answer a question from bases, or from all that the caller can see: `answer`, `citations`, `retrieved`."""
+        return await self.call("POST", "/ask", json=_ask_body(question, base_ids, options))
+
+    async def ask_stream(
+        self, question: str, base_ids: Sequence[str] | None = None, **options: Any
+    ) -> AsyncGenerator[tuple[str, Json]]:
+        """The same while it is written: events `retrieved`, `text` (repeated) and `end`. Raises Refused if the model fails."""
+        body = {**_ask_body(question, base_ids, options), "stream": True}
+        async with aclosing(self.events("/ask", body)) as events:
+            async for name, data in events:
+                if name == "error":
+                    raise Refused(data["detail"], code=data["code"])
+                yield name, data
+
     async def why_not(self, item_id: str, query: str, **options: Any) -> Json:
         """Explain why an item is missing from the hits of a query."""
         return await self.call(
@@ -200,3 +216,7 @@ class _ProgressFile:
 
 def _file_size(file: Path) -> int:
     return file.stat().st_size
+
+
+def _ask_body(question: str, base_ids: Sequence[str] | None, options: Json) -> Json:
+    return {"question": question, **options, **({} if base_ids is None else {"baseIds": list(base_ids)})}

@@ -1,6 +1,7 @@
 """Requests to a Gristmill server with retries, idempotency keys and errors as `Refused`."""
 
 import asyncio
+import json
 import random
 import ssl
 from collections.abc import AsyncGenerator, Mapping
@@ -93,6 +94,20 @@ class HttpClient:
                 return _check_response(response)
             await asyncio.sleep(_retry_after(response) or _backoff(attempt))
         raise AssertionError("unreachable")
+
+    async def events(self, path: str, body: Json) -> AsyncGenerator[tuple[str, Json]]:
+        """Post to a path below `/api` and yield the server-sent events of the response, each with its name and data. Not
+        retried: the caller has seen a part of it."""
+        name = ""
+        async with self.http.stream("POST", f"/api{path}", json=body) as response:
+            if not response.is_success:
+                await response.aread()
+            _check_response(response)
+            async for line in response.aiter_lines():
+                if line.startswith("event:"):
+                    name = line.removeprefix("event:").strip()
+                elif line.startswith("data:"):
+                    yield name, json.loads(line.removeprefix("data:"))
 
     async def pages(self, path: str, **params: Any) -> AsyncGenerator[Json]:
         """Yield every entry of a list, fetched page by page."""

@@ -60,6 +60,10 @@ class SyncClient:
         """Wait until items are completed or failed."""
         return self.run(lambda mill: mill.wait(base_id, item_ids, **options))
 
+    def ask(self, question: str, base_ids: Sequence[str] | None = None, **options: Any) -> Json:
+        """Answer a question from bases, or from all that the caller can see."""
+        return self.run(lambda mill: mill.ask(question, base_ids, **options))
+
     def search(self, query: str, base_ids: Sequence[str] | None = None, **options: Any) -> Answer:
         """Search bases."""
         return self.run(lambda mill: mill.search(query, base_ids, **options))

@@ -264,6 +264,16 @@ class Settings(BaseSettings):
     )
     reranker_model: str | None = Field(default=None, description="Model name sent to the reranker.")
     reranker_api_key: SecretStr | None = Field(default=None, description="API key of the reranker.")
+    chat_url: str | None = Field(
+        default=None,
+        description="OpenAI-compatible API of a chat model that answers questions, e.g. `http://localhost:11434/v1`.",
+    )
+    chat_model: str | None = Field(default=None, description="Model name sent to the chat API.")
+    chat_api_key: SecretStr | None = Field(default=None, description="API key of the chat API.")
+    chat_timeout: Duration = Field(
+        default=timedelta(minutes=2),
+        description="How long the chat model may take for the next part of an answer.",
+    )
     vision_url: str | None = Field(
         default=None,
         description="OpenAI-compatible API of a vision model that describes images instead of OCR, e.g. `http://localhost:11434/v1`.",

@@ -23,6 +23,7 @@ Audience = Literal["anyone", "reader", "editor", "admin", "operator"]
 # Requests that only read; they use POST because a query has a body.
 _READ_ONLY_POSTS = frozenset(
     {
+        "/api/ask",
         "/api/search",
         "/api/knowledge-bases/{base_id}/search",
         "/api/knowledge-items/{item_id}/why-not",
@@ -76,6 +77,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("POST", "/api/knowledge-bases/{base_id}/queue/dismiss"): _EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/search"): _ACL_FILTERED,
     ("POST", "/api/search"): _ACL_FILTERED,
+    ("POST", "/api/ask"): _ACL_FILTERED,
     ("GET", "/api/knowledge-items/{item_id}"): _ACL_FILTERED,
     ("PATCH", "/api/knowledge-items/{item_id}"): _EDITOR,
     ("DELETE", "/api/knowledge-items/{item_id}"): _EDITOR,

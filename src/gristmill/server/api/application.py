@@ -16,6 +16,7 @@ from gristmill.server.api.middleware.host_guard import BodyLimits, HostGuard
 from gristmill.server.api.middleware.request_context import RequestContextMiddleware
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.routes import (
+    ask,
     assets,
     bases,
     connectors,
@@ -40,6 +41,7 @@ _ROUTERS = (
     items.router,
     tree.router,
     search.router,
+    ask.router,
     bases.router,
     files.router,
     content.router,

@@ -7,6 +7,7 @@ from uuid import UUID
 from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from gristmill.answers import Asker
 from gristmill.catalog import BaseId, ItemId, Viewer, access
 from gristmill.connectors.model import ConnectorId, RunId
 from gristmill.connectors.registry import ConnectorRegistry
@@ -46,6 +47,7 @@ class ApiContext:
     sender: WebhookSender
     connector_registry: ConnectorRegistry
     readiness: Readiness
+    asker: Asker
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
     sign_in_limits: SignInLimits = field(default_factory=SignInLimits)
 

@@ -1,6 +1,5 @@
 """`/api/events`: the outbox in one order for every reader, read by cursor or followed as server-sent events."""
 
-import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator
@@ -10,13 +9,12 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import Header, Query
-from fastapi.responses import StreamingResponse
-from starlette.types import Message, Send
 
 from gristmill import events
 from gristmill.errors import Invalid, Transient
 from gristmill.events import ITEM, StreamBatch, StreamFilter
 from gristmill.server.api.context import CurrentCaller, CurrentContext
+from gristmill.server.api.event_stream import EventStream, encode_frame
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.routes.items import item_titles
 from gristmill.server.api.schemas.common import Limit
@@ -29,8 +27,6 @@ router = ApiRouter("/api/events", tag="events")
 
 _MAX_EVENT_ID = 2**63 - 1
 _RECONNECT_DELAY = timedelta(seconds=1)
-# A client that accepts nothing for this long is disconnected; it resumes by its Last-Event-ID.
-_SEND_TIMEOUT = timedelta(seconds=30)
 
 
 @router.get("")
@@ -59,24 +55,6 @@ async def list_events(
         next_cursor=end if not recorded_events or is_last else str(recorded_events[-1].position),
         titles=titles,
     )
-
-
-class EventStream(StreamingResponse):
-    """Server-sent events."""
-
-    media_type = "text/event-stream"
-
-    async def stream_response(self, send: Send) -> None:
-        """Send until the stream ends or the client stops reading."""
-
-        async def send_with_timeout(message: Message) -> None:
-            async with asyncio.timeout(_SEND_TIMEOUT.total_seconds()):
-                await send(message)
-
-        try:
-            await super().stream_response(send_with_timeout)
-        except TimeoutError:
-            log.info("event stream closed: the client stopped reading")
 
 
 @router.get("/stream", response_class=EventStream)
@@ -122,31 +100,26 @@ def _encode_batch(batch: StreamBatch, event_filter: StreamFilter) -> bytes:
     `Last-Event-ID` without raising an event."""
     frames: list[str] = []
     if batch.gap is not None:
-        frames.append(_frame("gap", json.dumps({"upTo": str(batch.gap)})))
+        frames.append(encode_frame("gap", json.dumps({"upTo": str(batch.gap)})))
     frames += [
-        _frame(event.type, EventOut.of(event).model_dump_json(by_alias=True), event.position)
+        encode_frame(event.type, EventOut.of(event).model_dump_json(by_alias=True), event.position)
         for event in batch.events
         if event_filter.matches_event(event)
     ]
     if event_filter.wants_items:
         frames += [
-            _frame(ITEM, ItemOut.of(item).model_dump_json(by_alias=True))
+            encode_frame(ITEM, ItemOut.of(item).model_dump_json(by_alias=True))
             for item in batch.items
             if event_filter.matches_change(item.base_id, batch)
         ]
         frames += [
-            _frame("reload", json.dumps({"baseId": None if base is None else str(base)}))
+            encode_frame("reload", json.dumps({"baseId": None if base is None else str(base)}))
             for base in batch.reload
             if event_filter.matches_change(base, batch)
         ]
     if not batch:
         frames.append(f":\nid: {batch.position}\n\n")
     return "".join(frames).encode()
-
-
-def _frame(name: str, data: str, position: int | None = None) -> str:
-    id_line = "" if position is None else f"id: {position}\n"
-    return f"{id_line}event: {name}\ndata: {data}\n\n"
 
 
 def _parse_types(types: str | None, *extra_types: str) -> list[str] | None:

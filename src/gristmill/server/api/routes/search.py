@@ -2,12 +2,9 @@
 
 import time
 
-from gristmill import catalog, search
-from gristmill.catalog import Base, BaseId
-from gristmill.db import Tx
+from gristmill import search
 from gristmill.operations import guards
 from gristmill.server.api.context import (
-    ApiContext,
     CurrentContext,
     CurrentViewer,
     PathBase,
@@ -15,7 +12,6 @@ from gristmill.server.api.context import (
 )
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.search import (
-    MAX_BASES,
     CorrectionOut,
     HitOut,
     Ranks,
@@ -27,6 +23,7 @@ from gristmill.server.api.schemas.search import (
     WhyNotIn,
     WhyNotOut,
 )
+from gristmill.server.api.search_targets import base_target, find_targets
 
 router = ApiRouter("/api", tag="search")
 
@@ -38,7 +35,7 @@ async def search_base(
     """Search one base."""
     started = time.perf_counter()
     async with context.db.connection() as tx:
-        target = await _target(tx, context, await guards.require_base(tx, base_id, viewer), body)
+        target = await base_target(tx, context, await guards.require_base(tx, base_id, viewer), body.mode)
     answer = await context.searcher.answer([target], body.to_query(viewer))
     context.metrics.search_seconds.labels(body.mode).observe(time.perf_counter() - started)
     return _search_results(answer, started)
@@ -48,13 +45,7 @@ async def search_base(
 async def search_bases(body: SearchBasesIn, context: CurrentContext, viewer: CurrentViewer) -> SearchOut:
     """Search several bases at once, also when they use different embedders."""
     started = time.perf_counter()
-    async with context.db.connection() as tx:
-        if body.base_ids is None:
-            bases = await catalog.list_bases(tx, limit=MAX_BASES, viewer=viewer)
-        else:
-            base_ids = [BaseId(base_id) for base_id in dict.fromkeys(body.base_ids)]
-            bases = [await guards.require_base(tx, base_id, viewer) for base_id in base_ids]
-        targets = [await _target(tx, context, base, body) for base in bases]
+    targets = await find_targets(context, viewer, body.base_ids, body.mode)
     answer = await context.searcher.answer(targets, body.to_query(viewer))
     context.metrics.search_seconds.labels(body.mode).observe(time.perf_counter() - started)
     return _search_results(answer, started)
@@ -67,7 +58,7 @@ async def why_not(
     """Explain why an item is missing from the hits of a query, or what rank it has. For admins, also on behalf of a person."""
     async with context.db.connection() as tx:
         item = await guards.require_item(tx, item_id)
-        target = await _target(tx, context, await guards.require_base(tx, item.base_id), body)
+        target = await base_target(tx, context, await guards.require_base(tx, item.base_id), body.mode)
     placement = await search.explain_missing(
         context.db, context.searcher, target, body.to_query(viewer), item
     )
@@ -80,12 +71,6 @@ async def why_not(
         terms=[TermOut.of(term) for term in placement.terms],
         acl=list(placement.acl),
     )
-
-
-async def _target(tx: Tx, context: ApiContext, base: Base, body: SearchIn | WhyNotIn) -> search.Target:
-    if body.mode == "text":
-        return search.Target(base, None)
-    return search.Target(base, await context.embedders.find(tx, base.embedder, base.org_id))
 
 
 def _search_results(answer: search.SearchAnswer, started: float) -> SearchOut:

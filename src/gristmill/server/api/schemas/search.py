@@ -16,9 +16,7 @@ from gristmill.server.api.schemas.common import (
     Timestamp,
 )
 from gristmill.server.api.schemas.conditions import ConditionIn
-
-MAX_BASES = 100
-
+from gristmill.server.api.search_targets import MAX_BASES
 
 Ids = Annotated[list[UUID], Field(default_factory=list, max_length=1000)]
 

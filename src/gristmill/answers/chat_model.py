@@ -1,0 +1,140 @@
+"""A chat model behind an OpenAI-compatible endpoint.
+
+POST {url}/chat/completions   {"model", "messages", "stream": true}
+response                      server-sent events with parts of the answer, or one JSON document
+
+429, 5xx, no connection, no response    Transient chat_unavailable: ask again
+401, 403                                Permanent chat_unauthorized
+any other 4xx, or another response      Permanent chat_refused
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import timedelta
+from http import HTTPStatus
+from typing import Any, Protocol
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from gristmill import net
+from gristmill.answers.model import ChatMessage
+from gristmill.errors import Permanent, Transient
+
+_MAX_ANSWER = 200_000  # characters
+_MAX_LINE = 1 << 20
+_MAX_ERROR = 1 << 16
+
+
+class ChatModel(Protocol):
+    """Continues a conversation."""
+
+    def reply(self, messages: Sequence[ChatMessage]) -> AsyncGenerator[str]:
+        """The parts of the reply. Raises Transient or Permanent."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+@dataclass(frozen=True)
+class ChatModelConfig:
+    """A chat model and its endpoint. `timeout` is for each part of a reply, and for the first one."""
+
+    url: str
+    model: str
+    api_key: str | None = field(default=None, repr=False)
+    timeout: timedelta = timedelta(minutes=2)
+
+
+class HttpChatModel:
+    """A chat model behind an endpoint. The operator chose its address, so that it may be private."""
+
+    def __init__(self, config: ChatModelConfig) -> None:
+        self._config = config
+        self._client = net.client(allow_private=True, timeout=config.timeout)
+
+    async def reply(self, messages: Sequence[ChatMessage]) -> AsyncGenerator[str]:
+        """The parts of the reply."""
+        config = self._config
+        body = {
+            "model": config.model,
+            "messages": [{"role": message.role, "content": message.content} for message in messages],
+            "stream": True,
+            "temperature": 0,
+        }
+        headers = {"Authorization": f"Bearer {config.api_key}"} if config.api_key else {}
+        url = config.url.rstrip("/") + "/chat/completions"
+        length = 0
+        try:
+            async with self._client.stream("POST", url, json=body, headers=headers) as response:
+                if not response.is_success:
+                    self._refuse(response, await net.read_limited(response, _MAX_ERROR))
+                async with aclosing(_parts(response)) as parts:
+                    async for part in parts:
+                        length += len(part)
+                        if length > _MAX_ANSWER:
+                            raise Permanent("The chat model does not stop writing.", code="chat_refused")
+                        yield part
+        except httpx.HTTPError as error:
+            message = "The chat model does not answer. Ask again later, or look at `chat_url`."
+            raise Transient(message, code="chat_unavailable") from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    def _refuse(self, response: httpx.Response, body: bytes) -> None:
+        excerpt = " ".join(body[:2_000].decode(errors="replace").split())[:300]
+        if self._config.api_key:
+            excerpt = excerpt.replace(self._config.api_key, "…")
+        message = f"The chat model answered {response.status_code}: {excerpt}"
+        if response.status_code == HTTPStatus.TOO_MANY_REQUESTS or response.is_server_error:
+            raise Transient(message, code="chat_unavailable", retry_after=net.retry_after(response.headers))
+        if response.status_code in (401, 403):
+            raise Permanent(f"{message} Check `chat_api_key`.", code="chat_unauthorized")
+        raise Permanent(message, code="chat_refused")
+
+
+class _ChatText(BaseModel):
+    content: str | None = None
+
+
+class _ChatChoice(BaseModel):
+    delta: _ChatText | None = None  # of a stream
+    message: _ChatText | None = None
+
+
+class _ChatAnswer(BaseModel):
+    choices: list[_ChatChoice] = []
+    error: Any = None
+
+
+async def _parts(response: httpx.Response) -> AsyncGenerator[str]:
+    if "text/event-stream" not in response.headers.get("content-type", ""):  # it does not stream
+        yield _text(await net.read_limited(response, 4 * _MAX_ANSWER))
+        return
+    async for line in response.aiter_lines():
+        if len(line) > _MAX_LINE:
+            raise Permanent("The chat model sends a line without end.", code="chat_refused")
+        if not line.startswith("data:"):
+            continue
+        data = line.removeprefix("data:").strip()
+        if data == "[DONE]":
+            return
+        if part := _text(data):
+            yield part
+
+
+def _text(data: str | bytes) -> str:
+    """The text of the first choice; empty if there is none, such as in the part with the usage."""
+    try:
+        answer = _ChatAnswer.model_validate_json(data)
+    except ValidationError:
+        raise Permanent("The chat model's response has an unexpected form.", code="chat_refused") from None
+    if answer.error is not None:
+        raise Transient("The chat model stopped with an error.", code="chat_unavailable")
+    parts = [choice.delta or choice.message for choice in answer.choices[:1]]
+    return "".join(part.content or "" for part in parts if part is not None)

@@ -1,0 +1,59 @@
+"""The values of an answer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from gristmill.search import Hit
+
+Role: TypeAlias = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True)
+class ChatMessage:
+    """A message of a conversation."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A hit that the model gets, with the number by which it may be cited."""
+
+    number: int
+    hit: Hit
+
+
+@dataclass(frozen=True)
+class Citation:
+    """A passage that the answer cites: item, version, page and offsets of `hit` say where it stands."""
+
+    number: int
+    hit: Hit
+
+
+@dataclass(frozen=True)
+class Retrieved:
+    """What was found, before the model is asked. Without passages nothing fits the question, and the model is not asked."""
+
+    passages: Sequence[Passage]
+
+
+@dataclass(frozen=True)
+class AnswerText:
+    """The next part of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class AnswerEnd:
+    """The whole answer with what it cites, in the order of the numbers. `is_refusal`: nothing fits the question."""
+
+    answer: str
+    citations: Sequence[Citation]
+    is_refusal: bool
+
+
+AnswerEvent: TypeAlias = Retrieved | AnswerText | AnswerEnd

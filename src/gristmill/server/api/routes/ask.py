@@ -1,0 +1,55 @@
+"""`/api/ask`: an answer with citations, from what the caller can see."""
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from gristmill.answers import AnswerEnd, AnswerEvent, AnswerText, Passage, Retrieved
+from gristmill.errors import GristmillError
+from gristmill.server.api.context import CurrentContext, CurrentViewer
+from gristmill.server.api.event_stream import EventStream, encode_frame
+from gristmill.server.api.router import ApiRouter
+from gristmill.server.api.schemas.ask import AnswerOut, AskIn, PassageOut
+from gristmill.server.api.search_targets import find_targets
+
+router = ApiRouter("/api", tag="search")
+
+
+@router.post("/ask", response_model=AnswerOut)
+async def ask(body: AskIn, context: CurrentContext, viewer: CurrentViewer) -> AnswerOut | EventStream:
+    """Answer a question from the passages that a search finds. With `stream`: server-sent events `retrieved`, `text` (repeated) and
+    `end`; or `error`, with the code and detail of a problem document."""
+    context.asker.require_model()
+    targets = await find_targets(context, viewer, body.base_ids)
+    events = context.asker.ask(targets, body.to_query(viewer))
+    first = await anext(events)  # before the response starts, so that an error still has a status
+    if body.stream:
+        return EventStream(_frames(first, events), headers={"Cache-Control": "no-store"})
+    passages: Sequence[Passage] = first.passages if isinstance(first, Retrieved) else []
+    end = AnswerEnd("", [], is_refusal=True)
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, AnswerEnd):
+                end = event
+    return AnswerOut.of(end, passages)
+
+
+async def _frames(first: AnswerEvent, events: AsyncGenerator[AnswerEvent]) -> AsyncGenerator[bytes]:
+    passages: list[Passage] = []
+    async with aclosing(events):
+        if isinstance(first, Retrieved):
+            passages = list(first.passages)
+            shown = [PassageOut.of(passage).model_dump(mode="json", by_alias=True) for passage in passages]
+            yield _frame("retrieved", {"retrieved": shown})
+        try:
+            async for event in events:
+                if isinstance(event, AnswerText):
+                    yield _frame("text", {"text": event.text})
+                elif isinstance(event, AnswerEnd):
+                    yield _frame("end", AnswerOut.of(event, passages).model_dump(mode="json", by_alias=True))
+        except GristmillError as error:
+            yield _frame("error", {"code": error.code, "detail": error.message})
+
+
+def _frame(name: str, data: dict[str, object]) -> bytes:
+    return encode_frame(name, json.dumps(data, ensure_ascii=False)).encode()
