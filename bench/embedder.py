@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from gristmill.embedding import Embedder, LocalEmbedder, granite, granite_pack
-from gristmill.embedding.local import open_session
+from gristmill.embedding.onnx_session import open_session
 
 BATCH = 32
 PADDING = 1

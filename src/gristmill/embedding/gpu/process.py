@@ -25,8 +25,8 @@ import numpy as np
 from gristmill import clock
 from gristmill.embedding.gpu import models, protocol
 from gristmill.embedding.gpu.batches import BatchRunner, DeviceModel, Request
-from gristmill.embedding.local import load_or_convert_model, open_session
 from gristmill.embedding.local_models import LOCAL_MODELS, LocalModel
+from gristmill.embedding.onnx_session import load_or_convert_model, open_session
 
 SOCKET = "gpu.sock"
 _IDLE_CHECK = timedelta(seconds=0.5)
