@@ -26,6 +26,9 @@ NEW_BASE: dict[str, Any] = {
     "acl": [],
     "org": LOCAL_ORG,
     "index_kind": "embedded",
+    "description": "",
+    "metadata": "{}",
+    "expire_days": None,
 }
 
 

@@ -14,6 +14,7 @@ PACKAGES = [
     "gristmill.contents",
     "gristmill.embedding",
     "gristmill.events",
+    "gristmill.files",
     "gristmill.jobs",
     "gristmill.identity",
     "gristmill.integrity",

@@ -35,6 +35,7 @@ OWNERS = {
     },
     "embedding": {"embedder", "provider", "provider_portion"},
     "events": {"dead_letter", "event", "event_head", "event_position", "outbox", "webhook"},
+    "files": {"file_batch", "file_batch_item", "stored_file"},
     "identity": {"api_key", "audit", "idempotency", "organisation", "session"},
     "jobs": {"job", "job_count", "job_history", "lane", "lane_owner", "schedule", "worker"},
     "search": {"chunk", "deleted_chunk", "index_language", "index_task", "segment"},

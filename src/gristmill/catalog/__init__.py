@@ -13,6 +13,7 @@ from gristmill.catalog.base import (
     IndexKind,
     OnRestart,
 )
+from gristmill.catalog.base_expiry import find_expired_bases, find_expired_ids, set_base_expiry, touch_bases
 from gristmill.catalog.base_index import IndexState, fill_index, index_states, switch_index
 from gristmill.catalog.chunk_sets import (
     ChunkSet,
@@ -229,6 +230,8 @@ __all__ = [
     "find_embedder_uses",
     "find_existing",
     "find_existing_children",
+    "find_expired_bases",
+    "find_expired_ids",
     "find_expired_sets",
     "find_failed_bases",
     "find_item",
@@ -293,12 +296,14 @@ __all__ = [
     "requeue_version",
     "root_source",
     "set_acl",
+    "set_base_expiry",
     "set_base_status",
     "set_chunk_set_state",
     "set_metadata",
     "stale_children",
     "switch_chunk_set",
     "switch_index",
+    "touch_bases",
     "tree_window",
     "user_added_descendants",
 ]

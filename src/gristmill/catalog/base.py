@@ -1,6 +1,6 @@
 """A knowledge base: a tree of items that share one embedder and are searched together."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NewType
 from uuid import UUID
@@ -44,6 +44,11 @@ class Base:
     )
     index_kind: IndexKind = "embedded"  # where its chunks are searched: here, or in a search engine
     index_fill: IndexKind | None = None  # where it is moving to
+    description: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    expire_days: int | None = None  # how long after its last use it expires
+    last_active_at: datetime | None = None  # the last search or change of its items, to the minute
+    expires_at: datetime | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", BaseStatus(self.status))

@@ -116,6 +116,7 @@ class MissingItem:
     title: str
     version: int
     content: bytes
+    chunking: dict[str, Any]  # what differs from the set's
 
 
 async def mark_missing(tx: Tx, items: Sequence[ItemId]) -> None:

@@ -68,6 +68,8 @@ async def insert_children(
         messages=[item.error.message if item.error else None for item in new],
         acls=[Jsonb(item.acl) for item in new],
         metadata=[Jsonb(item.metadata) for item in new],
+        chunkings=[Jsonb(item.chunking) for item in new],
+        files=[item.file_id for item in new],
     )
 
 

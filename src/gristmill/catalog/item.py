@@ -41,6 +41,10 @@ class Item:
     acl: list[str] | None = None  # its own access list; None inherits
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     acl_as_of: datetime | None = None  # records: when their permissions were last read from the tool
+    chunking: dict[str, Any] = field(default_factory=dict[str, Any])  # what differs from its base's
+    file_id: UUID | None = (
+        None  # the file that it was made from, in queries that select it; None: it has its own
+    )
     acl_from: ItemId | None = (
         None  # the item whose access list applies, in queries that select it; None: its base's
     )
@@ -72,7 +76,7 @@ def displayable(title: str) -> str:
 @dataclass(frozen=True)
 class NewItem:
     """An item to file. Two of one type with equal `key` under one parent are the same thing; `body` is a note's text, `blob` the
-    hash of an uploaded file. An item with an `error` is filed as failed, and gets no job. Its title is made fit to be shown."""
+    hash of an uploaded file, `chunking` what differs from the base's, `file_id` the stored file that it is made from. An item with an `error` is filed as failed, and gets no job. Its title is made fit to be shown."""
 
     type: str
     title: str
@@ -84,6 +88,8 @@ class NewItem:
     error: GristmillError | None = None
     acl: list[str] | None = None
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    chunking: dict[str, Any] = field(default_factory=dict[str, Any])
+    file_id: UUID | None = None
 
     def __post_init__(self) -> None:
         if not self.title.isprintable():

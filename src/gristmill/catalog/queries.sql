@@ -1,9 +1,10 @@
 -- name: insert_base
 -- Creates a base.
 insert into base (name, embedder, embedder_identity, dimensions, chunking, file_processor, on_restart, settings, acl,
-                  org_id, index_kind)
+                  org_id, index_kind, description, metadata, expire_days, expires_at)
 values (%(name)s, %(embedder)s, %(embedder_identity)s, %(dimensions)s, %(chunking)s, %(file_processor)s, %(on_restart)s,
-        %(settings)s, %(acl)s::text[], %(org)s, %(index_kind)s)
+        %(settings)s, %(acl)s::text[], %(org)s, %(index_kind)s, %(description)s, %(metadata)s,
+        %(expire_days)s, clock_now() + make_interval(days => %(expire_days)s))
 on conflict do nothing
 returning *;
 
@@ -71,11 +72,35 @@ update base b
    set name = coalesce(%(name)s, b.name), chunking = coalesce(%(chunking)s::jsonb, b.chunking),
        file_processor = coalesce(%(file_processor)s, b.file_processor),
        on_restart = coalesce(%(on_restart)s, b.on_restart), acl = coalesce(%(acl)s::text[], b.acl),
-       settings = b.settings || %(settings)s, updated_at = clock_now()
+       settings = b.settings || %(settings)s, updated_at = clock_now(),
+       description = coalesce(%(description)s, b.description), metadata = coalesce(%(metadata)s::jsonb, b.metadata)
  where b.id = %(id)s and b.status <> 'deleting'
    and not exists (select from base o where lower(o.name) = lower(%(name)s) and o.org_id = b.org_id
                       and o.status <> 'deleting' and o.id <> b.id)
 returning *;
+
+-- name: set_base_expiry
+-- Changes how long after its last use a base expires, from now on; null: never.
+update base set expire_days = %(days)s::int, last_active_at = clock_now(), updated_at = clock_now(),
+       expires_at = clock_now() + make_interval(days => %(days)s::int)
+ where id = %(id)s and status <> 'deleting'
+returning *;
+
+-- name: touch_bases
+-- Notes that bases are used, once a minute: they expire later. An expired one stays expired; a locked one is being changed anyway.
+update base set last_active_at = clock_now(), expires_at = clock_now() + make_interval(days => expire_days)
+ where id in (select b.id from base b
+               where b.id = any (%(ids)s::uuid[]) and b.last_active_at < clock_now() - interval '1 minute'
+                 and (b.expires_at is null or b.expires_at > clock_now()) for no key update skip locked);
+
+-- name: find_expired_ids
+-- Those of the bases that have expired.
+select id from base where id = any (%(ids)s::uuid[]) and expires_at <= clock_now();
+
+-- name: find_expired_bases
+-- Bases that expired a while ago, the oldest first.
+select id from base where expires_at <= clock_now() - %(grace)s::interval and status <> 'deleting'
+ order by expires_at limit %(limit)s;
 
 -- name: set_base_status
 -- ready <-> failed, with the reason.
@@ -115,19 +140,20 @@ delete from base where id = %(id)s;
 -- name: insert_items
 -- Files items; failed ones with their error. Without a cause they have their parent's.
 insert into item (base_id, parent_id, type, title, status, source, source_key, blob_hash, body, size_bytes,
-                  listed_version, error_code, error_message, expanded_version, cause, acl, metadata)
+                  listed_version, error_code, error_message, expanded_version, cause, acl, metadata, chunking, file_id)
 select %(base)s, u.parent, u.type, u.title, u.status, u.source, u.source_key, u.blob_hash, u.body, u.size_bytes,
        u.listed_version, u.error_code, u.error_message, case when u.error_code is null then 0 else 1 end,
        coalesce(%(cause)s::uuid, (select p.cause from item p where p.id = u.parent)),
-       case when u.acl <> 'null' then array(select jsonb_array_elements_text(u.acl)) end, u.metadata
+       case when u.acl <> 'null' then array(select jsonb_array_elements_text(u.acl)) end, u.metadata, u.chunking, u.file_id
   from unnest(%(parents)s::uuid[], %(listed_versions)s::int[], %(types)s::text[], %(titles)s::text[], %(statuses)s::text[],
               %(sources)s::jsonb[], %(keys)s::text[], %(blobs)s::bytea[], %(bodies)s::text[], %(sizes)s::bigint[],
-              %(codes)s::text[], %(messages)s::text[], %(acls)s::jsonb[], %(metadata)s::jsonb[])
+              %(codes)s::text[], %(messages)s::text[], %(acls)s::jsonb[], %(metadata)s::jsonb[],
+              %(chunkings)s::jsonb[], %(files)s::uuid[])
        with ordinality u(parent, listed_version, type, title, status, source, source_key, blob_hash, body, size_bytes,
-                         error_code, error_message, acl, metadata, n)
+                         error_code, error_message, acl, metadata, chunking, file_id, n)
  order by u.n
 returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-          wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata;
+          wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata, chunking, file_id;
 
 -- name: find_existing
 -- Which of these items exist under a parent already; `place` is their position in the question, from 1.

@@ -117,6 +117,9 @@ async def insert_base(
     acl: Sequence[str] = (),
     org: OrgId = LOCAL_ORG,
     index_kind: IndexKind = "embedded",
+    description: str = "",
+    metadata: Mapping[str, Any] | None = None,
+    expire_days: int | None = None,
 ) -> Base | None:
     """Create a base; None when the name is taken."""
     return await queries.maybe(
@@ -134,6 +137,9 @@ async def insert_base(
         acl=list(acl),
         org=org,
         index_kind=index_kind,
+        description=description,
+        metadata=Jsonb(dict(metadata or {})),
+        expire_days=expire_days,
     )
 
 
@@ -147,6 +153,8 @@ async def patch_base(
     on_restart: OnRestart | None,
     settings: Mapping[str, Any],
     acl: Sequence[str] | None = None,
+    description: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Base | None:
     """Change the fields that are given, and those of `settings`; None when the name is taken."""
     return await queries.maybe(
@@ -160,6 +168,8 @@ async def patch_base(
         on_restart=on_restart,
         settings=Jsonb(dict(settings)),
         acl=None if acl is None else list(acl),
+        description=description,
+        metadata=None if metadata is None else Jsonb(dict(metadata)),
     )
 
 

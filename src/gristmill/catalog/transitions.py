@@ -46,7 +46,7 @@ async def request_version(tx: Tx, ids: Sequence[ItemId], cause: UUID) -> list[It
 
 
 async def replace_item(tx: Tx, item_id: ItemId, new: NewItem, cause: UUID) -> Item | None:
-    """Give an item new contents and request a version of them."""
+    """Give an item new contents, and new metadata if there is any, and request a version of them."""
     return await queries.maybe(
         tx,
         Item,
@@ -57,6 +57,8 @@ async def replace_item(tx: Tx, item_id: ItemId, new: NewItem, cause: UUID) -> It
         blob=new.blob,
         body=new.body,
         size=new.size_bytes,
+        metadata=Jsonb(new.metadata) if new.metadata else None,
+        chunking=Jsonb(new.chunking),
         cause=cause,
     )
 

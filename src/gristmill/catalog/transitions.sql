@@ -12,12 +12,13 @@ returning id, base_id, parent_id, type, title, status, error_code, error_message
 -- any but deleting -> active, with new contents and a new version; the live version stays searchable.
 update item
    set title = %(title)s, source = %(source)s, blob_hash = %(blob)s, body = %(body)s, size_bytes = %(size)s,
+       metadata = coalesce(%(metadata)s::jsonb, metadata), chunking = %(chunking)s::jsonb,
        wanted_version = wanted_version + 1, error_code = null, error_message = null, updated_at = clock_now(),
        status = case when is_container then 'preparing' else 'processing' end,
        cause = %(cause)s
  where id = %(id)s and status <> 'deleting'
 returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-          wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata;
+          wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata, chunking, file_id;
 
 -- name: request_listed_versions
 -- any but deleting -> active | failed, once for each child that a container's new version lists again.
@@ -82,7 +83,7 @@ moved as (
     update item i set status = 'reading', error_code = null, error_message = null, updated_at = clock_now()
       from locked where i.id = locked.id returning i.*)
 select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
-       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata, i.body,
+       i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata, i.chunking, i.body,
        (select b.name from blob b where b.hash = i.blob_hash) as blob_name, live.content_hash as live_content, live.recipe as live_recipe,
        begun.content_hash as begun_content, begun.recipe as begun_recipe, i.attachments_content,
        live.validators as live_validators,

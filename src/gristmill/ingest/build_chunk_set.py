@@ -19,7 +19,7 @@ from gristmill.catalog import Base, ChunkSet, MissingItem, Swap
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, embed_each
 from gristmill.errors import WorkError
-from gristmill.ingest.chunk import Chunker, TextChunk, token_limit
+from gristmill.ingest.chunk import Chunker, TextChunk, token_limit, token_overlap
 from gristmill.ingest.embed import Vector
 from gristmill.ingest.images import description_chunks
 from gristmill.ingest.offload import CpuOffload
@@ -98,13 +98,12 @@ class ChunkSetBuilder:
 
     async def _pieces(self, build: _Build, item: MissingItem) -> AsyncGenerator[_Piece]:
         """The chunks of an item that are not written yet; those of its images in any case, because there may be more of them."""
-        tokenizer, limit = (
-            build.embedder.tokenizer,
-            token_limit(build.embedder, build.chunk_set.chunking),
-        )
+        chunking = {**build.chunk_set.chunking, **item.chunking}
+        tokenizer, limit = build.embedder.tokenizer, token_limit(build.embedder, chunking)
+        overlap = token_overlap(build.embedder, chunking)
         async with self._db.connection() as tx:
             written = await publish.existing_chunk_indexes(tx, build.chunk_set.id, item.id, item.version)
-        chunker, waiting, count = Chunker(tokenizer, limit), list[TextChunk](), 0
+        chunker, waiting, count = Chunker(tokenizer, limit, overlap), list[TextChunk](), 0
         after, is_last = 0, False
         while not is_last:
             async with self._db.connection() as tx:

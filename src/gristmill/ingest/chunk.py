@@ -78,6 +78,11 @@ def token_limit(embedder: Embedder, chunking: dict[str, Any]) -> int:
     return min(int(chunking.get("maxTokens", DEFAULT_TOKENS)), embedder.max_tokens)
 
 
+def token_overlap(embedder: Embedder, chunking: dict[str, Any]) -> int:
+    """How many tokens of a chunk the next one may repeat: the setting, but at most half a chunk."""
+    return min(int(chunking.get("overlapTokens", 0)), token_limit(embedder, chunking) // 2)
+
+
 def split(text: str, tokenizer: Tokenizer, tokens: int) -> list[TextChunk]:
     """The chunks of a complete `text`, of at most `tokens` tokens each."""
     chunker = Chunker(tokenizer, tokens)

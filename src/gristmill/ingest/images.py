@@ -59,7 +59,7 @@ async def images_with_descriptions(
     known = [
         (descriptions[image.hash], image.start, image.page) for image in images if image.hash in descriptions
     ]
-    limit = token_limit(task.embedder, task.base.chunking)
+    limit = token_limit(task.embedder, task.chunking)
     return assets, await asyncio.to_thread(description_chunks, known, task.embedder, limit)
 
 

@@ -85,10 +85,10 @@ class CpuOffload:
         return await self._run(segment.build, words, codes)
 
     async def chunk_documents(
-        self, tokenizer: Tokenizer, limit: int, documents: Sequence[Sequence[TextPart]]
+        self, tokenizer: Tokenizer, limit: int, overlap: int, documents: Sequence[Sequence[TextPart]]
     ) -> list[list[TextChunk]]:
-        """The chunks of whole documents, of at most `limit` tokens each."""
-        return await self._run(chunk_documents, tokenizer, limit, documents)
+        """The chunks of whole documents, of at most `limit` tokens each, of which the next one repeats `overlap`."""
+        return await self._run(chunk_documents, tokenizer, limit, overlap, documents)
 
     async def feed(
         self, tokenizer: Tokenizer, chunker: Chunker, parts: Sequence[TextPart], *, is_last: bool = False
@@ -144,12 +144,12 @@ def feed_chunker(
 
 
 def chunk_documents(
-    tokenizer: Tokenizer, limit: int, documents: Sequence[Sequence[TextPart]]
+    tokenizer: Tokenizer, limit: int, overlap: int, documents: Sequence[Sequence[TextPart]]
 ) -> list[list[TextChunk]]:
-    """The chunks of whole documents, of at most `limit` tokens each."""
+    """The chunks of whole documents, of at most `limit` tokens each, of which the next one repeats `overlap`."""
     results: list[list[TextChunk]] = []
     for parts in documents:
-        chunker = Chunker(tokenizer, limit)
+        chunker = Chunker(tokenizer, limit, overlap)
         chunks = [chunk for part in parts for chunk in chunker.feed(part.text, part.page)]
         results.append([*chunks, *chunker.finish()])
     return results

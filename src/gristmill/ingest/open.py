@@ -15,7 +15,7 @@ from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders
 from gristmill.errors import GristmillError, Invalid, LeaseLost, Permanent
 from gristmill.ingest.base_changes import SWITCH_DELAY
-from gristmill.ingest.chunk import RECIPE, token_limit
+from gristmill.ingest.chunk import RECIPE, token_limit, token_overlap
 from gristmill.ingest.inspect_original import PAGE_READER, TEXT_READER
 from gristmill.ingest.processors import Processor
 from gristmill.ingest.read import READER
@@ -110,7 +110,7 @@ class JobOpener:
     async def _task(
         self, tx: Tx, job: Job, base: Base, embedder: Embedder, item: DocumentToRead
     ) -> IndexTask:
-        recipe = recipe_of(embedder, base.chunking)
+        recipe = recipe_of(embedder, {**base.chunking, **item.chunking})
         validators = self._validators_to_send(base, item) if item.live_recipe == recipe else {}
         source = self._sources.for_item(item, note=item.body, blob=item.blob_name, validators=validators)
         version = item.wanted_version
@@ -144,4 +144,6 @@ def _blocking_error(
 
 def recipe_of(embedder: Embedder, chunking: dict[str, Any]) -> str:
     """What decides how content is chunked and embedded: the same recipe and content give the same chunks."""
-    return json.dumps([RECIPE, token_limit(embedder, chunking), embedder.identity])
+    recipe = [RECIPE, token_limit(embedder, chunking), embedder.identity]
+    overlap = token_overlap(embedder, chunking)
+    return json.dumps([*recipe, overlap] if overlap else recipe)

@@ -28,7 +28,7 @@ from gristmill.contents import ContentAsset, ContentAttachment
 from gristmill.db import Database
 from gristmill.identity import OrgId, scoped_digest
 from gristmill.ingest.batcher import Batcher
-from gristmill.ingest.chunk import Chunker, TextChunk, token_limit
+from gristmill.ingest.chunk import Chunker, TextChunk, token_limit, token_overlap
 from gristmill.ingest.inspect_original import TEXT_READER, InspectedOriginal, inspect_original
 from gristmill.ingest.offload import CpuOffload
 from gristmill.ingest.tables import MAX_ASSETS, find_tables
@@ -56,6 +56,7 @@ class _SmallDocument:
 
     tokenizer: Tokenizer
     limit: int
+    overlap: int
     parts: list[TextPart]
 
 
@@ -310,8 +311,8 @@ class ReadStage:
                 parts = _all_parts(inspected)
             else:
                 parts = await self._in_thread(_requester(task), _all_parts, inspected)
-            limit = token_limit(task.embedder, task.base.chunking)
-            small = _SmallDocument(task.embedder.tokenizer, limit, parts)
+            limit, overlap = _chunk_size(task)
+            small = _SmallDocument(task.embedder.tokenizer, limit, overlap, parts)
             chunks = await self._small_documents.submit(small)
             findings.seconds += time.monotonic() - started
             yield findings.window(parts, chunks, 1.0, is_last=True)
@@ -340,12 +341,13 @@ class ReadStage:
     async def _chunk_small_documents(self, documents: Sequence[_SmallDocument]) -> list[list[TextChunk]]:
         """The chunks of each document. Those with the same tokenizer and limit are chunked together."""
         results: dict[int, list[TextChunk]] = {}
-        groups: dict[tuple[Tokenizer, int], list[int]] = {}
+        groups: dict[tuple[Tokenizer, int, int], list[int]] = {}
         for position, document in enumerate(documents):
-            groups.setdefault((document.tokenizer, document.limit), []).append(position)
-        for (tokenizer, limit), positions in groups.items():
+            key = (document.tokenizer, document.limit, document.overlap)
+            groups.setdefault(key, []).append(position)
+        for (tokenizer, limit, overlap), positions in groups.items():
             parts = [documents[position].parts for position in positions]
-            chunked = await self._offload.chunk_documents(tokenizer, limit, parts)
+            chunked = await self._offload.chunk_documents(tokenizer, limit, overlap, parts)
             results |= zip(positions, chunked, strict=True)
         return [results[position] for position in range(len(documents))]
 
@@ -360,7 +362,12 @@ def _requester(task: IndexTask) -> Requester:
 
 
 def _new_chunker(task: IndexTask) -> Chunker:
-    return Chunker(task.embedder.tokenizer, token_limit(task.embedder, task.base.chunking))
+    return Chunker(task.embedder.tokenizer, *_chunk_size(task))
+
+
+def _chunk_size(task: IndexTask) -> tuple[int, int]:
+    """How many tokens a chunk may have, and how many of them the next one repeats."""
+    return token_limit(task.embedder, task.chunking), token_overlap(task.embedder, task.chunking)
 
 
 def _all_parts(inspected: InspectedOriginal) -> list[TextPart]:

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from gristmill.catalog import Base, BaseId, DocumentToRead, ItemId
@@ -92,6 +93,11 @@ class IndexTask:
     def key(self) -> tuple[ItemId, int]:
         """The item and the version."""
         return self.item.id, self.version
+
+    @property
+    def chunking(self) -> dict[str, Any]:
+        """How its content is split: as its own settings say, else as those of the base."""
+        return {**self.base.chunking, **self.item.chunking}
 
     @property
     def is_urgent(self) -> bool:

@@ -18,7 +18,7 @@ records in the event `Reconciled` what it did.
       an item or a base
     counts of jobs that differ from the jobs                   correct them           (thorough passes)
 
-It also collects garbage, which is no damage: conversions that no job checks, blobs that nothing has used for half an hour,
+It also collects garbage, which is no damage: files and bases that have expired, conversions that no job checks, blobs that nothing has used for half an hour,
 events past their retention, and in thorough passes contents that nothing has used for an hour. A pass is thorough when none
 was for an hour, or when someone asks for it. It also queues `sweep_index` for each base in a search engine.
 
@@ -42,6 +42,7 @@ from gristmill.integrity import store
 from gristmill.jobs import Done, Job, JobId, NewJob, Outcome, Priority, Schedule
 from gristmill.operations import uploads
 from gristmill.operations.cancel import cancel_conversions
+from gristmill.operations.files import remove_expired
 from gristmill.operations.next_job import enqueue_next_jobs
 from gristmill.operations.queue import find_stuck_items
 from gristmill.search import publish, removal
@@ -219,6 +220,7 @@ class Reconciler:
         async with self._db.transaction() as tx:
             orphans = await contents.orphan_conversions(tx, BATCH_SIZE)
             repairs["conversions"] += await cancel_conversions(tx, orphans)
+        await remove_expired(self._db, self._blobs)
         await uploads.remove_unused(self._db, self._blobs, unused)
         await uploads.delete_marked(self._db, self._blobs)
         has_more = True

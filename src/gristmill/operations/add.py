@@ -14,7 +14,7 @@
 Killed before the commit: nothing was added. Killed after: every row has its job.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import UUID, uuid4
@@ -88,8 +88,10 @@ async def add(
     *,
     parent_id: ItemId | None = None,
     on_conflict: OnConflict = "rename",
+    on_filed: Callable[[Tx, Sequence[Item]], Awaitable[None]] | None = None,
 ) -> AddResult:
-    """File the items whose sources can be read, and queue their indexing; the others are reported with their errors."""
+    """File the items whose sources can be read, and queue their indexing; the others are reported with their errors.
+    `on_filed` records more about the filed items in the same transaction."""
     async with db.connection() as tx:
         await guards.require_base(tx, base_id)
     accepted, failed = await _probe_sources(entries)
@@ -108,6 +110,9 @@ async def add(
             )
         container_id = parent.id if parent else None
         created, skipped = await _file_items(tx, base, container_id, accepted, on_conflict, released, cause)
+        await catalog.touch_bases(tx, [base.id])
+        if on_filed is not None:
+            await on_filed(tx, created)
         await faults.point("add.rows_inserted")
         await enqueue_next_jobs(
             tx, base, created, Priority.INTERACTIVE if len(created) <= INTERACTIVE_BATCH else Priority.NORMAL

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import psycopg
 
@@ -31,6 +31,9 @@ async def create(
     acl: Sequence[str] = (),
     org: OrgId = LOCAL_ORG,
     index_kind: IndexKind = "embedded",
+    description: str = "",
+    metadata: Mapping[str, Any] | None = None,
+    expire_days: int | None = None,
 ) -> Base:
     """Create a base of `org` with this embedder; its name must be free in the organisation."""
     check_chunk_size(chunking, embedder)
@@ -49,6 +52,9 @@ async def create(
             acl=parse_acl(acl),
             org=org,
             index_kind=index_kind,
+            description=description,
+            metadata=metadata,
+            expire_days=expire_days,
         )
         if created is None:
             raise Conflict(
@@ -81,13 +87,16 @@ async def patch(
     on_restart: OnRestart | None = None,
     settings: Mapping[str, Any] | None = None,
     acl: Sequence[str] | None = None,
+    description: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    expire_days: int | Literal["keep"] | None = "keep",
     restore_with: Embedder | None = None,
     check: Callable[[datetime], None] | None = None,
 ) -> Base:
     """Change a base. Queued work goes on, and uses the new settings for everything that it has not read or listed yet.
 
     `check` gets the time of the last change, and may raise. `restore_with` makes a failed base ready again, if it is the
-    embedder that the base's vectors come from.
+    embedder that the base's vectors come from. A new `expire_days` counts from now, also for a base that has expired.
     """
     name_taken = Conflict(
         f"A knowledge base named {name!r} already exists. Choose another name.", code="base_name_taken"
@@ -99,6 +108,8 @@ async def patch(
                 check(base.updated_at)
             if restore_with is not None:
                 await _restore(tx, base, restore_with)
+            if expire_days != "keep":
+                await catalog.set_base_expiry(tx, base_id, expire_days)
             changed = await catalog.patch_base(
                 tx,
                 base_id,
@@ -108,6 +119,8 @@ async def patch(
                 on_restart=on_restart,
                 settings=settings or {},
                 acl=None if acl is None else parse_acl(acl),
+                description=description,
+                metadata=metadata,
             )
             if changed is None:
                 raise name_taken

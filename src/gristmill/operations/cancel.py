@@ -77,6 +77,13 @@ async def _abandon_item(tx: Tx, base_id: BaseId, item_id: ItemId, version: int) 
         await events.announce_ready(tx, [base_id])
 
 
+async def abandon_items(tx: Tx, base_id: BaseId, ids: Sequence[ItemId]) -> None:
+    """Cancel the jobs of these items of a locked base, and fail those that are not finished."""
+    await jobs.cancel_by_subject(tx, ids)
+    for item in await catalog.find_items(tx, ids):
+        await _abandon_item(tx, base_id, item.id, item.wanted_version)
+
+
 async def cancel_conversions(tx: Tx, ids: Sequence[ItemId], *, notify: bool = True) -> int:
     """Drop the conversions of these items, and queue a job for each that cancels it at its file processor; how many."""
     dropped = await contents.drop_conversions(tx, ids)

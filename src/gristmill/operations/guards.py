@@ -19,10 +19,21 @@ async def lock_base(tx: Tx, base_id: BaseId) -> Base:
 
 
 async def lock_open_base(tx: Tx, base_id: BaseId) -> Base:
-    """The same, for operations that create work: a failed base accepts none."""
+    """The same, for operations that create work: a failed or expired base accepts none."""
     base = await lock_base(tx, base_id)
     refuse_failed_base(base)
+    await refuse_expired_base(tx, base)
     return base
+
+
+async def refuse_expired_base(tx: Tx, base: Base) -> None:
+    """Raise if the base has expired."""
+    if base.expires_at is not None and await catalog.find_expired_ids(tx, [base.id]):
+        raise Conflict(
+            f"The knowledge base expired on {base.expires_at:%Y-%m-%d}, {base.expire_days} days after its last use. "
+            "An admin can give it a new expiry for a day; then it is deleted.",
+            code="base_expired",
+        )
 
 
 def refuse_failed_base(base: Base) -> None:

@@ -52,6 +52,7 @@ end $$;
 -- Whether nothing uses a blob. The caller has locked its row.
 create function blob_is_unused(p_hash bytea) returns boolean language sql stable as $$
     select not exists (select from item i where i.blob_hash = p_hash)
+       and not exists (select from stored_file f where f.blob_hash = p_hash)
        and not exists (select from item_version v where v.original = p_hash)
        and not exists (select from attachment a where a.blob_hash = p_hash)
        and not exists (select from content_asset a where a.blob_hash = p_hash)

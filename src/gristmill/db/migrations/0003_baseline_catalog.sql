@@ -17,6 +17,11 @@ create table base (
     ingested        boolean not null default false, -- the base was announced as ready since it last got work
     busy_since      timestamptz,                -- when it got the work that is not announced as done yet
     index_kind      text not null default 'embedded' check (index_kind in ('embedded', 'opensearch')), -- it answers searches
+    description     text not null default '',
+    metadata        jsonb not null default '{}',
+    expire_days     int check (expire_days > 0), -- how long after its last use it expires; null: never
+    last_active_at  timestamptz not null default clock_now(), -- the last search or change of its items, to the minute
+    expires_at      timestamptz,                -- from then on it is not searched any more, and soon deleted
     index_fill      text check (index_fill in ('embedded', 'opensearch')), -- it is being filled, to take over; null: none
     chunk_set       uuid not null,              -- the chunks that searches read; that of a new base has the base's own id
     switching_until timestamptz,                -- until then nothing is published: another set of chunks is about to take over
@@ -26,6 +31,7 @@ create table base (
 create unique index base_name on base (org_id, lower(name)) where status <> 'deleting';
 create index base_org on base (org_id, id);
 create index base_embedder on base (org_id, embedder_identity, id);    -- whose vectors can be reused?
+create index base_expires on base (expires_at) where expires_at is not null;
 create index base_not_ready on base (status, id) where status <> 'ready';
 create table chunk_set (
     id              uuid primary key default uuidv7(),
@@ -82,6 +88,8 @@ create table item (
     acl             text[],                     -- its own list; null inherits
     acl_from        uuid,                       -- the item, itself or above, whose list applies; null: the base's
     metadata        jsonb not null default '{}',
+    chunking        jsonb not null default '{}', -- what differs from the base's
+    file_id         uuid,                       -- the file that it was made from; null: a file of its own, with its id
     created_at      timestamptz not null default clock_now(),
     updated_at      timestamptz not null default clock_now()
 );
@@ -92,6 +100,7 @@ create index item_active_children on item (parent_id) where is_active; -- a cont
 create index item_key on item (base_id, parent_id, type, md5(source_key));
 create index item_deleting on item (base_id) where status = 'deleting';
 create index item_blob on item (blob_hash) where blob_hash is not null;
+create index item_file on item (file_id) where file_id is not null;
 create index item_updated on item (updated_at);             -- the stream of item updates
 create index item_acl on item using gin (acl) where acl is not null;
 create index item_acl_from on item (base_id, acl_from) where acl is null; -- who inherits this list?

@@ -1,6 +1,6 @@
 """The REST application: routers, middleware, error handlers and the OpenAPI schema, assembled."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fastapi import Depends, FastAPI
 from fastapi.telemetry import TelemetryConfig
@@ -66,13 +66,23 @@ _NO_FRAMEWORK_TELEMETRY: TelemetryConfig = {
 }
 
 
-def create(context: ApiContext, pages: Callable[[ASGIApp], ASGIApp] | None = None) -> FastAPI:
-    """The application of a server process. `pages` is middleware that serves the web UI, which needs no key."""
+def create(
+    context: ApiContext,
+    pages: Callable[[ASGIApp], ASGIApp] | None = None,
+    *,
+    more_routers: Sequence[ApiRouter] = (),
+    outermost: Callable[[ASGIApp], ASGIApp] | None = None,
+) -> FastAPI:
+    """The application of a server process. `pages` is middleware that serves the web UI, which needs no key; `outermost` sees
+    every response as it leaves."""
     app = _new_application(context)
-    _add_routes(app, *_ROUTERS, health.router, health.probes, metrics.router)
+    _add_routes(app, *_ROUTERS, *more_routers, health.router, health.probes, metrics.router)
     app.add_api_route("/", _welcome, include_in_schema=False)
     app.add_middleware(DirectReads, context=context)  # the innermost: whoever comes here may read
-    return _add_middleware(app, context, pages)
+    _add_middleware(app, context, pages)
+    if outermost is not None:
+        app.add_middleware(outermost)
+    return app
 
 
 def create_probes(context: ApiContext) -> FastAPI:

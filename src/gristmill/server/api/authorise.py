@@ -21,7 +21,7 @@ from fastapi import Request
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from gristmill import catalog, identity, jobs
+from gristmill import catalog, files, identity, jobs
 from gristmill.catalog import BaseId
 from gristmill.connectors import admin
 from gristmill.db import Database, Tx
@@ -44,6 +44,7 @@ from gristmill.server.api.context import (
     parse_run_id,
     parse_webhook_id,
 )
+from gristmill.server.api.store_ids import no_such_file, parse_file_id, parse_store_id
 
 _AUTHORISED = "authorised"  # in the state of a request: the rule that was decided on
 
@@ -179,6 +180,20 @@ async def _check_key(tx: Tx, caller: Caller, text: str) -> None:
         raise NotFound(f"There is no key {text!r}.", code="key_not_found")
 
 
+async def _check_store(tx: Tx, caller: Caller, text: str) -> None:
+    await _check_base(tx, caller, str(parse_store_id(text)))
+
+
+async def _check_file(tx: Tx, caller: Caller, text: str) -> None:
+    """A file is changed in every base that it is in."""
+    file_id = parse_file_id(text)
+    if await files.find_file(tx, file_id, caller.viewer) is None:
+        raise no_such_file(file_id)
+    bases = {item.base_id for item in await files.items_of_file(tx, file_id, caller.org)}
+    for base_id in bases:
+        await _check_sees_whole_base(tx, caller, base_id)
+
+
 async def _check_nothing(_tx: Tx, _caller: Caller, _text: str) -> None:
     """For parameters that belong to a resource that another parameter names, and for names that are looked up among those of
     the caller's organisation."""
@@ -192,6 +207,10 @@ PATH_PARAMETER_CHECKS: Mapping[str, Callable[[Tx, Caller, str], Awaitable[None]]
     "connector_id": _check_connector,
     "run_id": _check_run,
     "key_id": _check_key,
+    "store_id": _check_store,
+    "file_id": _check_file,
+    "store_file_id": _check_nothing,
+    "batch_id": _check_nothing,
     "event_id": _check_nothing,
     "asset_hash": _check_nothing,
     "user_id": _check_nothing,

@@ -3,7 +3,8 @@
     the request has                     its caller is
     Authorization: Bearer gm_…          that key
     a session cookie                    the key that opened the session; changes only from a page of this host
-    neither, from the local user        admin of the local organisation
+    neither, from the local user        admin of the local organisation; below /v1 and /dify also with a bearer token that is
+                                        not one of our keys, because the clients of these APIs insist on sending one
     neither, otherwise                  none
 
 A request is the local user's if no key is required, the server is bound to loopback, the request came from loopback and was
@@ -37,6 +38,7 @@ from gristmill.errors import Forbidden, NotAuthenticated
 from gristmill.identity import LOCAL_ORG, ROLES, ApiKey, OrgId, Role
 from gristmill.settings import Settings
 
+_COMPATIBLE_PATHS = ("/v1/", "/dify/")
 COOKIE = "gristmill_session"
 _CACHE_SECONDS = 1.0
 _MAX_CACHED = 10_000
@@ -135,7 +137,7 @@ async def identify(
     lookup is reused."""
     headers = Headers(scope=scope)
     authorization = headers.get("authorization")
-    if authorization is not None:
+    if authorization is not None and not _is_placeholder(authorization, settings, scope, headers):
         scheme, _, secret = authorization.partition(" ")
         if scheme.lower() != "bearer" or not identity.is_key_secret(secret.strip()):
             raise _bad_key()
@@ -211,6 +213,16 @@ def _is_local_request(settings: Settings, scope: Scope, headers: Headers) -> boo
         and (client is None or is_loopback(str(client[0])))
         and is_loopback(host_name(headers.get("host", "")))
         and not _is_forwarded(scope, headers)
+    )
+
+
+def _is_placeholder(authorization: str, settings: Settings, scope: Scope, headers: Headers) -> bool:
+    """Whether a local request to a compatible API has a key only because its client can't do without one."""
+    return (
+        scope["path"].startswith(_COMPATIBLE_PATHS)
+        and authorization.lower().startswith("bearer ")
+        and not identity.is_key_secret(authorization[7:].strip())
+        and _is_local_request(settings, scope, headers)
     )
 
 

@@ -23,6 +23,7 @@ from gristmill.jobs import JobId, QueueLimits
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.search import Searcher
 from gristmill.server.api import caller as callers
+from gristmill.server.api.activity import ActivityRecorder
 from gristmill.server.api.caller import Caller
 from gristmill.server.api.rate_limits import SignInLimits
 from gristmill.settings import Settings
@@ -48,6 +49,7 @@ class ApiContext:
     connector_registry: ConnectorRegistry
     readiness: Readiness
     asker: Asker
+    activity: ActivityRecorder
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
     sign_in_limits: SignInLimits = field(default_factory=SignInLimits)
 

@@ -15,15 +15,26 @@ MAX_BASES = 100
 async def find_targets(
     context: ApiContext, viewer: Viewer, base_ids: Sequence[UUID] | None, mode: search.Mode = "hybrid"
 ) -> list[search.Target]:
-    """The bases of these ids, or all that the viewer can see. One that it can't see does not exist for it."""
+    """The bases of these ids, or all that the viewer can see and that have not expired. One that it can't see does not exist
+    for it; one that has expired is refused. The others count as used from now on."""
     async with context.db.connection() as tx:
         if base_ids is None:
-            bases = await catalog.list_bases(tx, limit=MAX_BASES, viewer=viewer)
+            bases = await _without_expired(tx, await catalog.list_bases(tx, limit=MAX_BASES, viewer=viewer))
         else:
             bases = [
                 await guards.require_base(tx, BaseId(base_id), viewer) for base_id in dict.fromkeys(base_ids)
             ]
-        return [await base_target(tx, context, base, mode) for base in bases]
+            for base in bases:
+                await guards.refuse_expired_base(tx, base)
+        targets = [await base_target(tx, context, base, mode) for base in bases]
+    await context.activity.record(bases)
+    return targets
+
+
+async def _without_expired(tx: Tx, bases: list[Base]) -> list[Base]:
+    limited = [base.id for base in bases if base.expires_at is not None]
+    expired = await catalog.find_expired_ids(tx, limited) if limited else set[BaseId]()
+    return [base for base in bases if base.id not in expired]
 
 
 async def base_target(tx: Tx, context: ApiContext, base: Base, mode: search.Mode) -> search.Target:

@@ -71,16 +71,19 @@ async def create_base(
         file_processor=body.file_processor_id,
         on_restart=body.on_restart,
         settings=body.settings.model_dump(by_alias=True, exclude_none=True),
-        acl=body.acl if "acl" in body.model_fields_set else _default_acl(caller),
+        acl=body.acl if "acl" in body.model_fields_set else default_acl(caller),
         org=caller.org,
         index_kind="embedded" if context.settings.index_url is None else "opensearch",
+        description=body.description,
+        metadata=body.metadata,
+        expire_days=body.expires_after_days,
     )
     set_etag(response, created.updated_at)
     return BaseOut.of(created, BaseStats())
 
 
-def _default_acl(caller: Caller) -> list[str]:
-    """The access list of a base that was created without one: admins only, plus a creator who is not an admin."""
+def default_acl(caller: Caller) -> list[str]:
+    """The access list of a base or file that was created without one: admins only, plus a creator who is not an admin."""
     if caller.viewer.is_admin or caller.key is None:
         return []
     return [EVERYBODY] if caller.key.email is None else [f"user_email:{caller.key.email}"]
@@ -149,6 +152,9 @@ async def patch_base(
         on_restart=body.on_restart,
         settings=body.settings and body.settings.model_dump(by_alias=True, exclude_none=True),
         acl=body.acl,
+        description=body.description,
+        metadata=body.metadata,
+        expire_days=body.expires_after_days if "expires_after_days" in body.model_fields_set else "keep",
         restore_with=restore_with,
         check=lambda updated_at: check_if_match(if_match, updated_at),
     )

@@ -71,22 +71,28 @@ async def upload_files(
     return AddedOut.of(added)
 
 
+def upload_name(file: UploadFile) -> str:
+    """The name of an uploaded file, without folders and control characters."""
+    return "".join(c for c in PurePath(file.filename or "").name if c.isprintable())[:255] or "file"
+
+
 async def _store_upload(
     context: ApiContext, org: OrgId, file: UploadFile
 ) -> add.ItemToAdd | add.InvalidEntry:
     """Store the bytes of a file. A file that is too large is not stored, and rejected without failing the others."""
-    name = "".join(c for c in PurePath(file.filename or "").name if c.isprintable())[:255] or "file"
+    name = upload_name(file)
     item = NewItem("file", name, f"upload:{name}", source={"name": name})
     try:
         blob = await store_upload(
-            context.db, context.sources.blobs, lambda: _read_pieces(file), context.sources.limit, org
+            context.db, context.sources.blobs, lambda: read_pieces(file), context.sources.limit, org
         )
     except Permanent as error:
         return add.InvalidEntry(name, error)
     return add.ItemToAdd(replace(item, blob=blob.hash, size_bytes=blob.size), None)
 
 
-async def _read_pieces(file: UploadFile) -> AsyncIterator[bytes]:
+async def read_pieces(file: UploadFile) -> AsyncIterator[bytes]:
+    """The bytes of an uploaded file, piece by piece."""
     await file.seek(0)
     while piece := await file.read(_PIECE_BYTES):
         yield piece

@@ -34,8 +34,7 @@ async def search_base(
 ) -> SearchOut:
     """Search one base."""
     started = time.perf_counter()
-    async with context.db.connection() as tx:
-        target = await base_target(tx, context, await guards.require_base(tx, base_id, viewer), body.mode)
+    (target,) = await find_targets(context, viewer, [base_id], body.mode)
     answer = await context.searcher.answer([target], body.to_query(viewer))
     context.metrics.search_seconds.labels(body.mode).observe(time.perf_counter() - started)
     return _search_results(answer, started)

@@ -26,7 +26,21 @@ class Chunking(RequestModel):
         Annotated[StrictInt, Field(ge=32, le=8192, description="Longest chunk, in the embedder's tokens.")]
         | None
     ) = None
+    overlap_tokens: (
+        Annotated[
+            StrictInt,
+            Field(
+                ge=0,
+                le=4096,
+                description="Tokens of a chunk that the next one repeats, at most half a chunk.",
+            ),
+        ]
+        | None
+    ) = None
 
+
+Description = Annotated[str, StringConstraints(max_length=2000)]
+ExpireDays = Annotated[StrictInt, Field(ge=1, le=3650)]
 
 Synonyms = Annotated[
     list[
@@ -84,11 +98,14 @@ class NewBase(RequestModel):
     on_restart: OnRestart = "resume"
     settings: Options = Options()
     acl: Annotated[Acl, Field(default_factory=list)]
+    description: Description = ""
+    metadata: Annotated[JsonObject, Field(default_factory=dict)]
+    expires_after_days: ExpireDays | None = None
 
 
 class ChangedBase(RequestModel):
     """Changes to a base; omitted fields stay as they are. `status: ready` restores a failed base once its cause is
-    fixed."""
+    fixed. `expiresAfterDays` counts from now; null: it never expires."""
 
     name: Name | None = None
     chunking: Chunking | None = None
@@ -96,6 +113,9 @@ class ChangedBase(RequestModel):
     on_restart: OnRestart | None = None
     settings: Options | None = None
     acl: Acl | None = None
+    description: Description | None = None
+    metadata: JsonObject | None = None
+    expires_after_days: ExpireDays | None = None
     status: Literal["ready"] | None = None
 
 
@@ -126,6 +146,11 @@ class BaseOut(StoredModel):
     on_restart: str
     settings: JsonObject
     acl: list[str]
+    description: str
+    metadata: JsonObject
+    expires_after_days: int | None
+    expires_at: datetime | None
+    last_active_at: datetime | None
     item_counts: dict[str, int]
     leaf_counts: dict[str, int]
     chunk_count: int
@@ -157,6 +182,11 @@ class BaseOut(StoredModel):
                 "synonyms": base.synonyms,
             },
             acl=base.acl,
+            description=base.description,
+            metadata=base.metadata,
+            expires_after_days=base.expire_days,
+            expires_at=base.expires_at,
+            last_active_at=base.last_active_at,
             item_counts=stats.items,
             leaf_counts=stats.leaves,
             chunk_count=stats.chunks,

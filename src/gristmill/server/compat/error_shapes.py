@@ -1,0 +1,99 @@
+"""Errors as the clients of each API expect them, whoever answers: the host guard, the request context or a route.
+
+    /v1      {"error": {"message", "type", "param", "code"}}
+             422 → 400, and 409 → 400 unless sending the request again can help: clients of OpenAI retry every 409
+    /dify    {"error_code", "error_msg"}
+
+The `code` stays our own, so that the error reference holds for both. Everything else passes through.
+"""
+
+import json
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_PROBLEM = b"application/problem+json"
+_PASSING_CONFLICTS = frozenset({"idempotency_in_progress"})
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+_DIFY_CODES = {401: 1002, 403: 1002, 404: 2001}
+_DIFY_BAD_FORMAT = 1001
+
+
+class ErrorShapes:
+    """Middleware that rewrites problem documents below `/v1` and `/dify`."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; rewrite its response if it is a problem document."""
+        path = scope.get("path", "")
+        if scope["type"] != "http" or not path.startswith(("/v1/", "/dify/")):
+            await self._app(scope, receive, send)
+            return
+        await self._app(scope, receive, _Rewriter(send, is_dify=path.startswith("/dify/")))
+
+
+class _Rewriter:
+    """A `send` that holds a problem document back until it is complete."""
+
+    def __init__(self, send: Send, *, is_dify: bool) -> None:
+        self._send, self._is_dify = send, is_dify
+        self._start: Message | None = None
+        self._body = bytearray()
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            if dict(message.get("headers", ())).get(b"content-type", b"").startswith(_PROBLEM):
+                self._start = message
+                return
+        elif self._start is not None and message["type"] == "http.response.body":
+            self._body += message.get("body", b"")
+            if not message.get("more_body", False):
+                await self._send_error(self._start)
+            return
+        await self._send(message)
+
+    async def _send_error(self, start: Message) -> None:
+        problem = json.loads(self._body)
+        status = _openai_status(problem) if not self._is_dify else problem["status"]
+        content = _dify_error(problem) if self._is_dify else _openai_error(problem, status)
+        body = json.dumps(content).encode()
+        headers = [
+            (name, value)
+            for name, value in start["headers"]
+            if name not in (b"content-length", b"content-type")
+        ]
+        headers += [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+
+def _openai_status(problem: dict[str, Any]) -> int:
+    status: int = problem["status"]
+    if status == 409 and problem["code"] in _PASSING_CONFLICTS:
+        return status
+    return 400 if status in (409, 412, 422) else status
+
+
+def _openai_error(problem: dict[str, Any], status: int) -> dict[str, Any]:
+    kind = _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    fields: list[dict[str, str]] = problem["errors"]
+    return {
+        "error": {
+            "message": problem["detail"],
+            "type": kind,
+            "param": fields[0]["field"] if fields else None,
+            "code": problem["code"],
+        }
+    }
+
+
+def _dify_error(problem: dict[str, Any]) -> dict[str, Any]:
+    code = _DIFY_CODES.get(problem["status"], _DIFY_BAD_FORMAT if problem["status"] < 500 else 500)
+    return {"error_code": code, "error_msg": problem["detail"]}

@@ -1,0 +1,1 @@
+"""The compatible APIs, used by the clients that they are made for."""
