@@ -147,7 +147,9 @@ async def _hits(api: Api, base: str, query: str) -> set[str]:
     status, answer = await api.change("POST", f"/knowledge-bases/{base}/search", json=body)
     if status != 200:
         raise ActionFailed(f"a search was refused: {status} {answer}")
-    return {hit["itemId"] for hit in answer["hits"]}
+    # A word that nothing contains is searched for in a similar spelling: such hits are no answer to this word.
+    words = set(query.split())
+    return {hit["itemId"] for hit in answer["hits"] if words & set(_WORD.findall(hit["text"]))}
 
 
 async def _compare_events(api: Api) -> list[str]:
