@@ -60,7 +60,6 @@ from gristmill.search import Searcher, compaction
 from gristmill.search.index.engine import Engine
 from gristmill.search.index.engine_indexes import EngineIndexes
 from gristmill.server import api, compat, ui
-from gristmill.server.api.activity import ActivityRecorder
 from gristmill.settings import Settings
 from gristmill.sources.blobs import BlobStore
 from gristmill.telemetry import memory, traces
@@ -113,9 +112,7 @@ class Gristmill:
     @functools.cached_property
     def api(self) -> FastAPI:
         """The REST API, the compatible ones and the UI, created when first used: a worker needs neither."""
-        return api.create(
-            self.context, ui.UiMiddleware, more_routers=compat.ROUTERS, outermost=compat.ErrorShapes
-        )
+        return compat.create(self.context, ui.UiMiddleware)
 
 
 @dataclass(frozen=True)
@@ -232,7 +229,7 @@ async def gristmill(
             connectors,
             readiness,
             asker,
-            ActivityRecorder(db),
+            api.ActivityRecorder(db),
         )
         context.metrics.streams.set_function(lambda: broadcaster.subscriber_count)
         yield Gristmill(
