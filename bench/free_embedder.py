@@ -1,11 +1,12 @@
 """An embedder that costs nothing: the vector is a digest of the text, so no text is near another."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from gristmill.embedding.embedder import Vectors, unit_vectors
+from gristmill.embedding.embedder import Vectors
 from tests.embedding.hashed import HashedEmbedder
 
 
@@ -21,4 +22,7 @@ class FreeEmbedder(HashedEmbedder):
 
     def vector(self, text: str) -> Vectors:
         digest = hashlib.shake_128(text.encode(errors="replace")).digest(self.dimensions)
-        return unit_vectors(np.frombuffer(digest, np.int8).astype(np.float32) + np.float32(0.5))
+        vector = np.frombuffer(digest, np.int8).astype(np.float32)
+        vector += np.float32(0.5)
+        vector /= np.float32(math.sqrt(vector @ vector))
+        return vector

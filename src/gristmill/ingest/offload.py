@@ -2,8 +2,8 @@
 
 Python runs one thread at a time, so the event loop and a fast embedder would wait for the code that prepares batches.
 `CpuOffload` sends large batches and large documents to a subprocess. Small ones, and all of them while no subprocess is
-ready, run in a thread. The first large one starts a subprocess, and one that finds it busy a second one if there are more than
-two cores, so that a batch is lexed while the documents of the next are chunked. They stop after a minute without work, or with this process.
+ready, run in a thread. The first large one starts a subprocess, and one that finds it busy a second one, so that a batch is
+lexed while the documents of the next are chunked. They stop after a minute without work, or with this process.
 
 A subprocess has no state worth keeping: a large document is sent part by part, each time with the state of its chunker,
 which is small. If a subprocess dies, or does not answer within two minutes, its work is done here, and the next large
@@ -40,7 +40,7 @@ from gristmill.telemetry import memory
 
 MIN_BATCH = 64  # chunks: batches grow this large only if the embedder is fast enough to wait for this process
 LARGE_TEXT = 1 << 19  # characters of a document from which the subprocess is started for it
-MAX_SUBPROCESSES = max(1, min(2, (os.cpu_count() or 1) - 1))  # this process and PostgreSQL need a core, too
+MAX_SUBPROCESSES = min(2, os.cpu_count() or 1)
 _THREADS = 4
 _IDLE_SECONDS = 60.0
 _LENGTH_BYTES = 4
