@@ -340,8 +340,7 @@ def _queue_limits(settings: Settings) -> QueueLimits:
 
 def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> dict[str, Handler]:
     db, sources = parts.db, parts.sources
-    private = parts.settings.allow_private_addresses
-    queue_limits = _queue_limits(parts.settings)
+    private, queue_limits = parts.settings.allow_private_addresses, _queue_limits(parts.settings)
     converter = Converter(db, sources, parts.processors, stages)
     analyser = ImageAnalyser(db, parts.embedders, sources, parts.analyst, stages)
     remover = Remover(db, sources.blobs, parts.indexes)
@@ -359,7 +358,7 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> di
     )
     updater = update_index.IndexUpdater(db, parts.indexes)
     swapper = EmbedderSwapper(db, parts.embedders, pipeline.offload)
-    reconciler = Reconciler(db, sources.blobs, parts.settings.event_retention)
+    reconciler = Reconciler(db, sources.blobs, parts.settings.event_retention, parts.settings.swap_retention)
     return {
         IndexDocument.kind: Handler(pipeline.index, pipeline.record_failure),
         PrepareRoot.kind: Handler(expander.prepare, expander.record_failure),

@@ -16,13 +16,14 @@ from uuid import UUID, uuid4
 from gristmill import catalog, contents, search
 from gristmill.catalog import Base, BaseId, Item, ItemId, NewItem
 from gristmill.db import Database, DatabaseUnavailable, Tx
-from gristmill.embedding import Embedders
+from gristmill.embedding import Embedder, Embedders
 from gristmill.errors import GristmillError, LeaseLost, Permanent
 from gristmill.faults import FaultInjected
 from gristmill.ingest import Converter, Expander, ImageAnalyser, Pipeline, ReaderPool, Reindexer, Remover
 from gristmill.ingest.image_describers import ImageDescriber
 from gristmill.ingest.move_index import IndexMover
 from gristmill.ingest.processors import Processor
+from gristmill.ingest.swap import EmbedderSwapper
 from gristmill.ingest.update_index import IndexUpdater
 from gristmill.integrity import invariants
 from gristmill.integrity.reconcile import DAMAGE, Reconciler
@@ -30,6 +31,7 @@ from gristmill.jobs import Handler, Job, QueueLimits, retry, store
 from gristmill.jobs.retry import LOST_FACTOR
 from gristmill.operations import add, bases, reindex
 from gristmill.operations.source_factory import FolderSource, SourceFactory
+from gristmill.search.compaction import Compactor
 from gristmill.search.index.engine_indexes import NO_ENGINE, EngineIndexes
 from gristmill.settings import Settings
 from gristmill.sources import FileSource, NoteSource
@@ -38,6 +40,7 @@ from gristmill.work import (
     AnalyseAssets,
     CancelConversion,
     CheckFileProcessing,
+    CompactBase,
     DeleteBase,
     DeleteSubtree,
     IndexDocument,
@@ -46,6 +49,8 @@ from gristmill.work import (
     PrepareRoot,
     Reconcile,
     ReindexSubtree,
+    RemoveChunkSet,
+    SwapEmbedder,
     SweepIndex,
     UpdateIndex,
 )
@@ -74,9 +79,12 @@ class ManualWorker:
         analyst: ImageDescriber | None = None,
         processors: Mapping[str, Processor] | None = None,
         indexes: EngineIndexes = NO_ENGINE,
+        others: Mapping[str, Embedder] | None = None,
     ) -> "ManualWorker":
         """A worker with every handler of the app; without a reader pool, every file is read as text."""
-        embedders = Embedders(settings, settings.cache_dir, {"hashed": embedder or HashedEmbedder()})
+        embedders = Embedders(
+            settings, settings.cache_dir, {"hashed": embedder or HashedEmbedder(), **(others or {})}
+        )
         originals = SourceFactory(BlobStore.open(None, settings.data_dir), 1 << 20, allow_private=True)
         pipeline, remover = (
             Pipeline(db, embedders, originals, pool, None, analyst, processors, indexes=indexes),
@@ -85,6 +93,7 @@ class ManualWorker:
         expander, rebuilder = Expander(db, private=True), Reindexer(db)
         converter = Converter(db, originals, processors or {})
         updater = IndexUpdater(db, indexes)
+        swapper = EmbedderSwapper(db, embedders, pipeline.offload)
         handlers = {
             IndexDocument.kind: Handler(pipeline.index, pipeline.record_failure),
             PrepareRoot.kind: Handler(expander.prepare, expander.record_failure),
@@ -96,6 +105,9 @@ class ManualWorker:
             UpdateIndex.kind: Handler(updater.update),
             SweepIndex.kind: Handler(updater.sweep),
             MoveIndex.kind: Handler(IndexMover(db, indexes).move),
+            SwapEmbedder.kind: Handler(swapper.run, swapper.record_failure),
+            RemoveChunkSet.kind: Handler(remover.remove_chunk_set),
+            CompactBase.kind: Handler(Compactor(db).compact),
             Reconcile.kind: Handler(Reconciler(db, originals.blobs, timedelta(days=30)).reconcile),
         }
         if analyst is not None:

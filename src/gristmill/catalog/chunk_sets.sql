@@ -107,9 +107,15 @@ returning *;
 update swap set embedded = embedded + %(embedded)s, reused = reused + %(reused)s, tokens = tokens + %(tokens)s, updated_at = clock_now()
  where id = %(id)s;
 
+-- name: find_unrefreshed_swap
+-- The swap whose chunks answer, if the items don't show their counts yet.
+select w.* from swap w join base b on b.id = w.base_id and b.chunk_set = w.set_id
+ where w.base_id = %(base)s and w.state = 'switched' and not w.is_refreshed order by w.id desc limit 1;
+
 -- name: mark_refreshed
--- Notes that the items show the counts of the new chunks.
-update swap set is_refreshed = true where id = %(id)s;
+-- Notes that the items show the counts of the chunks of this swap, or that they never will: later ones have taken over.
+update swap set is_refreshed = true
+ where base_id = %(base)s and state = 'switched' and not is_refreshed and (id <> %(id)s) = %(earlier)s;
 
 -- name: hold_publications
 -- Lets the documents of a base wait for another set of chunks.

@@ -140,9 +140,14 @@ async def refresh_items(tx: Tx, set_id: ChunkSetId, items: Sequence[ItemId]) -> 
     await queries.run(tx, "refresh_items", set=set_id, items=list(items))
 
 
-async def mark_refreshed(tx: Tx, swap_id: SwapId) -> None:
-    """Note that all items have been refreshed."""
-    await queries.run(tx, "mark_refreshed", id=swap_id)
+async def find_unrefreshed_swap(tx: Tx, base_id: BaseId) -> Swap | None:
+    """The swap whose chunks answer, if the items of its base don't show their counts yet."""
+    return await queries.maybe(tx, Swap, "find_unrefreshed_swap", base=base_id)
+
+
+async def mark_refreshed(tx: Tx, swap: Swap, *, earlier: bool = False) -> None:
+    """Note that all items have been refreshed after a swap; with `earlier`, that this is not worth it for the swaps before."""
+    await queries.run(tx, "mark_refreshed", base=swap.base_id, id=swap.id, earlier=earlier)
 
 
 @dataclass(frozen=True)

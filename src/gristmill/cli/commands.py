@@ -10,9 +10,9 @@ from rich.markup import escape
 
 from gristmill import __version__, clock
 from gristmill.cli import (
-    base_commands,
     connector_commands,
     embedder_commands,
+    embedder_swap,
     index_commands,
     key_commands,
 )
@@ -258,7 +258,7 @@ def mcp(data_dir: DataDir = None) -> None:
     run_async(run())
 
 
-cli.add_typer(base_commands.base_cli)
+cli.add_typer(embedder_swap.base_cli)  # with the commands of base_commands.py
 cli.add_typer(embedder_commands.embedder_cli)
 cli.add_typer(index_commands.index_cli)
 cli.add_typer(connector_commands.connector)

@@ -129,6 +129,13 @@ class Embedders:
         """The settings of an embedder that is configured there."""
         return self._settings.get(embedder.name) if self.origin_of(embedder) == "settings" else None
 
+    def price_of(self, embedder: Embedder) -> float | None:
+        """What a million tokens cost with an embedder; None if it is not known."""
+        if isinstance(embedder, StoredEmbedder):
+            return embedder.row.config.get("price_per_million_tokens")
+        settings = self.settings_of(embedder)
+        return None if settings is None else settings.price_per_million_tokens
+
     def for_languages(self, languages: Collection[str]) -> Embedder:
         """The embedder for texts in these languages: the default one, unless a built-in one knows more of them."""
         local = [self._embedders[model.name] for model in LOCAL_MODELS]

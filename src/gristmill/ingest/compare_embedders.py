@@ -230,12 +230,12 @@ def judge(
     tolerances: dict[str, float] = {}
     for mode, answers in old.items():
         paired = new[mode].ndcg(questions) - answers.ndcg(questions)
-        error = float(_resampled_means(paired).std())
+        error = float(_bootstrap_means(paired).std())
         differences[mode] = round(float(paired.mean()), 4)
         tolerances[mode] = round(min(MAX_TOLERANCE, max(MIN_TOLERANCE, _ONE_SIDED_95 * error)), 4)
     above_chance = new["vector"].ndcg(questions) - _chance(questions, new["vector"])
     verdict: Verdict
-    if np.percentile(_resampled_means(above_chance), 2.5) <= 0:
+    if np.percentile(_bootstrap_means(above_chance), 2.5) <= 0:
         verdict = "no_better_than_chance"
     elif any(differences[mode] < -tolerances[mode] for mode in differences):
         verdict = "worse"
@@ -258,7 +258,7 @@ def _chance(questions: Sequence[Question], answers: Answers) -> Floats:
     return np.array(gains)
 
 
-def _resampled_means(values: Floats) -> Floats:
+def _bootstrap_means(values: Floats) -> Floats:
     """The means of samples of the values with replacement; the same for the same values."""
     random = np.random.default_rng(0)
     picks = random.integers(0, len(values), (_RESAMPLES, len(values)))

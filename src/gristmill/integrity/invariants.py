@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gristmill import jobs
+from gristmill import catalog, jobs
 from gristmill.db import Tx
 from gristmill.identity import LOCAL_ORG, OrgId
 from gristmill.integrity import store
@@ -52,6 +52,14 @@ async def _find_unremoved(tx: Tx, limit: int) -> list[Any]:
     return [row.id for row in await store.find_unremoved_roots(tx, None, limit)]
 
 
+async def _find_unswapped(tx: Tx, limit: int) -> list[Any]:
+    return [row.id for row in await catalog.find_unswapped(tx, None, limit)]
+
+
+async def _find_unremoved_sets(tx: Tx, limit: int) -> list[Any]:
+    return [row.id for row in await catalog.find_unremoved_sets(tx, None, limit)]
+
+
 _CHECKS = (
     _Check("nothing_is_stuck", _stuck_ids, "No job will process this item."),
     _Check(
@@ -70,6 +78,12 @@ _CHECKS = (
         "The knowledge base is being deleted, and no job removes it.",
     ),
     _Check(
+        "nothing_is_stuck",
+        _find_unswapped,
+        "The embedder of a base is being changed, and no job works on it.",
+    ),
+    _Check("nothing_is_stuck", _find_unremoved_sets, "A set of chunks is being removed, and no job does it."),
+    _Check(
         "nothing_is_stuck", store.find_orphan_runs, "The connector's run is open, and no job works on it."
     ),
     _Check(
@@ -83,6 +97,18 @@ _CHECKS = (
         store.find_incomplete_items,
         "Its chunks are not those of one version.",
         "Re-index the item.",
+    ),
+    _Check(
+        "nothing_is_half_there",
+        store.find_outdated_sets,
+        "A set of chunks that could take over lacks an item.",
+        "Ask for the embedder again.",
+    ),
+    _Check(
+        "nothing_comes_back",
+        store.find_leftover_sets,
+        "The knowledge base is deleted, but chunks of it remain.",
+        has_organisation=False,
     ),
     _Check(
         "nothing_comes_back",

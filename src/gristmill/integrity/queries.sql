@@ -31,12 +31,14 @@ select i.id, i.base_id from item i join base b on b.id = i.base_id
  order by i.id limit %(limit)s;
 
 -- name: filter_by_organisation
--- Those of these items, bases and runs that belong to an organisation; deleted items, by their chunks.
+-- Those of these items, bases, sets of chunks, swaps and runs that belong to an organisation; deleted items, by their chunks.
 select s.id from unnest(%(ids)s::uuid[]) s(id)
  where exists (select from item i join base b on b.id = i.base_id where i.id = s.id and b.org_id = %(org)s)
     or exists (select from base b where b.id = s.id and b.org_id = %(org)s)
     or exists (select from chunk c join chunk_set t on t.id = c.set_id join base b on b.id = t.base_id
                 where c.item_id = s.id and b.org_id = %(org)s)
+    or exists (select from chunk_set t join base b on b.id = t.base_id where t.id = s.id and b.org_id = %(org)s)
+    or exists (select from swap w join base b on b.id = w.base_id where w.id = s.id and b.org_id = %(org)s)
     or exists (select from connector_run r join connector c on c.id = r.connector_id where r.id = s.id and c.org_id = %(org)s)
  limit 100;
 
@@ -86,6 +88,7 @@ select not exists (
 -- Items whose chunks are not exactly those of their live version.
 select i.id from item i join base b on b.id = i.base_id
  where i.status <> 'deleting' and b.status <> 'deleting' and i.live_version is not null
+   and not exists (select from swap w where w.base_id = b.id and w.state = 'switched' and not w.is_refreshed)
    and i.chunk_count <> (select count(*) from chunk c
                           where c.set_id = b.chunk_set and c.item_id = i.id and c.version = i.live_version)
  order by i.id limit %(limit)s;
@@ -118,6 +121,15 @@ select r.id, r.connector_id from connector_run r
 select distinct s.base_id from chunk c join chunk_set s on s.id = c.set_id left join item i on i.id = c.item_id
  where i.id is null
     or (s.state = 'live' and i.status in ('completed', 'failed') and c.version is distinct from i.live_version)
+ limit %(limit)s;
+
+-- name: find_outdated_sets
+-- Sets that lack an item which the live set has, though they say that they are complete.
+select distinct s.id from chunk_set s join base b on b.id = s.base_id and b.status <> 'deleting' and s.state in ('building', 'kept')
+  join item i on i.base_id = b.id and i.live_version is not null and i.status <> 'deleting'
+ where exists (select from chunk c where c.set_id = b.chunk_set and c.item_id = i.id and c.version = i.live_version)
+   and not exists (select from chunk c where c.set_id = s.id and c.item_id = i.id and c.version = i.live_version)
+   and not exists (select from missing_item m where m.set_id = s.id and m.item_id = i.id)
  limit %(limit)s;
 
 -- name: find_leftover_sets

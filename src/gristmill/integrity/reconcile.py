@@ -10,6 +10,7 @@ records in the event `Reconciled` what it did.
     a container whose status is not that of its children       derive it
     images that wait to be described, without a job            queue the job
     something that is being deleted, without a job             queue the job
+    a change of an embedder, without a job                     queue the job
     a base without active items that was not announced         announce it as ready
     a webhook with something to deliver, without a job         queue the job
     a run of a connector that no job makes                     end it as failed
@@ -18,7 +19,8 @@ records in the event `Reconciled` what it did.
       an item or a base
     counts of jobs that differ from the jobs                   correct them           (thorough passes)
 
-It also collects garbage, which is no damage: files and bases that have expired, conversions that no job checks, blobs that nothing has used for half an hour,
+It also collects garbage, which is no damage: files and bases that have expired, chunks of earlier embedders past their retention,
+conversions that no job checks, blobs that nothing has used for half an hour,
 events past their retention, and in thorough passes contents that nothing has used for an hour. A pass is thorough when none
 was for an hour, or when someone asks for it. It also queues `sweep_index` for each base in a search engine.
 
@@ -45,10 +47,19 @@ from gristmill.operations.cancel import cancel_conversions
 from gristmill.operations.files import remove_expired
 from gristmill.operations.next_job import enqueue_next_jobs
 from gristmill.operations.queue import find_stuck_items
+from gristmill.operations.swap_embedder import remove_set
 from gristmill.search import publish, removal
 from gristmill.search.index import tasks
 from gristmill.sources.blobs import BlobStore
-from gristmill.work import AnalyseAssets, DeleteBase, DeleteSubtree, Reconcile, SweepIndex
+from gristmill.work import (
+    AnalyseAssets,
+    DeleteBase,
+    DeleteSubtree,
+    Reconcile,
+    RemoveChunkSet,
+    SwapEmbedder,
+    SweepIndex,
+)
 
 log = logging.getLogger(__name__)
 
@@ -101,8 +112,15 @@ async def recover_deletions(db: Database) -> int:
 class Reconciler:
     """Makes passes."""
 
-    def __init__(self, db: Database, blobs: BlobStore, event_retention: timedelta) -> None:
+    def __init__(
+        self,
+        db: Database,
+        blobs: BlobStore,
+        event_retention: timedelta,
+        swap_retention: timedelta = timedelta(days=7),
+    ) -> None:
         self._db, self._blobs, self._retention = db, blobs, event_retention
+        self._swap_retention = swap_retention
 
     async def reconcile(self, job: Job) -> Outcome:
         """Make a pass; the job's result is the number of repairs by kind."""
@@ -141,6 +159,8 @@ class Reconciler:
                 *await store.find_underived_containers(tx, None, _SUSPECTS),
                 *await store.find_unremoved_roots(tx, None, _SUSPECTS),
                 *await store.find_unanalysed_items(tx, None, _SUSPECTS),
+                *await catalog.find_unswapped(tx, None, _SUSPECTS),
+                *await catalog.find_unremoved_sets(tx, None, _SUSPECTS),
             ]
             bases = {row.base_id for row in rows}
             bases |= set(await store.find_unremoved_bases(tx, _SUSPECTS))
@@ -212,11 +232,23 @@ class Reconciler:
             await tasks.close(tx, [drop.id for drop in gone if drop.is_old])
             await jobs.enqueue(tx, *(NewJob(SweepIndex(drop.base_id), lane=LANE) for drop in gone))
 
+    async def _expire_sets(self) -> None:
+        """Queue the removal of chunks that have been kept for long enough."""
+        async with self._db.connection() as tx:
+            expired = await catalog.find_expired_sets(tx, self._swap_retention, BATCH_SIZE)
+        for chunk_set in expired:
+            async with self._db.transaction() as tx:
+                if await catalog.lock_base(tx, chunk_set.base_id) is not None:
+                    still_expired = await catalog.find_expired_sets(tx, self._swap_retention, BATCH_SIZE)
+                    if chunk_set in still_expired:
+                        await remove_set(tx, chunk_set.base_id, chunk_set.id)
+
     async def _collect_garbage(self, repairs: Counter[str], thorough: bool) -> None:
         async with self._db.connection() as tx:
             await catalog.drop_stale_progress(tx)
             unused = await contents.find_unused_blobs(tx)
         repairs["blobs"] += len(unused)
+        await self._expire_sets()
         async with self._db.transaction() as tx:
             orphans = await contents.orphan_conversions(tx, BATCH_SIZE)
             repairs["conversions"] += await cancel_conversions(tx, orphans)
@@ -259,11 +291,17 @@ async def _repair_base(tx: Tx, base: Base, thorough: bool) -> Counter[str]:
     await jobs.enqueue(
         tx, *(NewJob(AnalyseAssets(item.id, item.version), lane=base.lane) for item in waiting)
     )
-    step["items"] = len(stuck) + len(waiting)
+    swaps = await catalog.find_unswapped(tx, base.id, BATCH_SIZE)
+    await jobs.enqueue(tx, *(NewJob(SwapEmbedder(base.id), lane=base.lane) for _ in swaps[:1]))
+    step["items"] = len(stuck) + len(waiting) + len(swaps[:1])
     roots = [row.id for row in await store.find_unremoved_roots(tx, base.id, BATCH_SIZE)]
     if roots:
         await jobs.enqueue(tx, NewJob(DeleteSubtree(base.id, tuple(roots)), lane=base.lane))
-    step["deletions"] = len(roots)
+    sets = await catalog.find_unremoved_sets(tx, base.id, BATCH_SIZE)
+    await jobs.enqueue(
+        tx, *(NewJob(RemoveChunkSet(base.id, chunk_set.id), lane=base.lane) for chunk_set in sets)
+    )
+    step["deletions"] = len(roots) + len(sets)
     if thorough:
         step["versions"] = await publish.discard_leftovers(tx, base.id, BATCH_SIZE)
     if not base.ingested:

@@ -78,6 +78,11 @@ async def find_leftover_bases(tx: Tx, limit: int) -> list[BaseId]:
     return await queries.values(tx, "find_leftover_bases", limit=limit)
 
 
+async def find_outdated_sets(tx: Tx, limit: int) -> list[ChunkSetId]:
+    """Sets of chunks that lack something and don't know it."""
+    return await queries.values(tx, "find_outdated_sets", limit=limit)
+
+
 async def find_leftover_sets(tx: Tx, limit: int) -> list[ChunkSetId]:
     """Sets of chunks that belong to no base."""
     return await queries.values(tx, "find_leftover_sets", limit=limit)

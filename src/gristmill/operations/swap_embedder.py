@@ -9,6 +9,7 @@
 What the job does is in `ingest/swap.py`. Killed anywhere, the old chunks answer until the transaction of `take_over`.
 """
 
+from datetime import timedelta
 from typing import Any
 
 from gristmill import catalog, events, faults, jobs
@@ -115,7 +116,7 @@ async def approve(db: Database, base_id: BaseId) -> Swap:
 async def cancel(db: Database, base_id: BaseId) -> Swap:
     """End a swap: the base stays as it is, and the new chunks are removed."""
     async with db.transaction() as tx:
-        base = await guards.lock_base(tx, base_id)
+        await guards.lock_base(tx, base_id)
         last = await require_swap(tx, base_id)
         if last.state == "cancelled":
             return last
@@ -126,10 +127,7 @@ async def cancel(db: Database, base_id: BaseId) -> Swap:
         cancelled = await catalog.change_swap(
             tx, last.id, ("building", "comparing", "waiting", "refused"), "cancelled"
         )
-        if last.is_revert:
-            await catalog.set_chunk_set_state(tx, last.set_id, "kept")
-        else:
-            await remove_set(tx, base.id, last.set_id)
+        await release(tx, last)
         await faults.point("swap.cancelled")
         assert cancelled is not None
         return cancelled
@@ -176,6 +174,7 @@ async def take_over(tx: Tx, base: Base, swap: Swap) -> Swap | None:
             await remove_set(tx, base.id, chunk_set.id)
     switched = await catalog.change_swap(tx, swap.id, ("building",), "switched")
     assert switched is not None
+    await catalog.mark_refreshed(tx, switched, earlier=True)
     if base.status is BaseStatus.FAILED and base.error_code == "embedder_changed":
         await catalog.set_base_status(tx, base.id, BaseStatus.READY)
         await events.record(tx, BaseRestored(base.id))
@@ -184,6 +183,15 @@ async def take_over(tx: Tx, base: Base, swap: Swap) -> Swap | None:
     )
     await faults.point("swap.before_switch")
     return switched
+
+
+async def release(tx: Tx, swap: Swap) -> None:
+    """Let go of the chunks of a swap that has ended without a switch: those of an earlier embedder are kept."""
+    await catalog.hold_publications(tx, swap.base_id, timedelta(0))
+    if swap.is_revert:
+        await catalog.set_chunk_set_state(tx, swap.set_id, "kept")
+    else:
+        await remove_set(tx, swap.base_id, swap.set_id)
 
 
 async def remove_set(tx: Tx, base_id: BaseId, set_id: ChunkSetId) -> None:

@@ -260,6 +260,11 @@ select distinct on (t.no) t.item_id, t.title, t.headings, t.text
                  order by c.no limit 1) t
  order by t.no;
 
+-- name: count_languages
+-- How many chunks of a set are in each language.
+select l.key as language, sum(l.value::int)::int as chunks
+  from segment s, jsonb_each_text(s.chunks_by_language) l where s.set_id = %(set)s group by 1;
+
 -- name: newest_segment
 -- The highest id of a segment.
 select max(id) from segment;

@@ -239,6 +239,10 @@ class Settings(BaseSettings):
     )
     job_retention: Duration = Field(default=timedelta(days=7), description="How long finished jobs are kept.")
     event_retention: Duration = Field(default=timedelta(days=30), description="How long events are kept.")
+    swap_retention: Duration = Field(
+        default=timedelta(days=7),
+        description="How long the vectors of an earlier embedder are kept, to go back to.",
+    )
     reconcile_cron: str = Field(
         default="*/5 * * * *",
         description="When the reconciler checks for inconsistencies and repairs them: a cron expression in UTC.",

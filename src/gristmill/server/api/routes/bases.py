@@ -13,6 +13,7 @@ from gristmill.errors import Invalid
 from gristmill.operations import bases, guards
 from gristmill.operations import queue as queue_operations
 from gristmill.operations.move_index import move_index, rebuild_index
+from gristmill.operations.suggest_embedder import suggest_embedder
 from gristmill.server.api.caller import Caller
 from gristmill.server.api.context import (
     ApiContext,
@@ -119,8 +120,9 @@ async def get_base(
     async with context.db.connection() as tx:
         base = await guards.require_base(tx, base_id, viewer)
         stats = await catalog.base_stats(tx, [base.id], viewer)
+        suggested = await suggest_embedder(tx, base, context.embedders)
     set_etag(response, base.updated_at)
-    return BaseOut.of(base, stats[base.id])
+    return BaseOut.of(base, stats[base.id], suggested)
 
 
 @router.patch("/{base_id}")

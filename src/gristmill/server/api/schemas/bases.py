@@ -158,9 +158,10 @@ class BaseOut(StoredModel):
     index: IndexKind
     moving_to: IndexKind | None
     changed_at: datetime
+    suggested_embedder: str | None
 
     @classmethod
-    def of(cls, base: Base, stats: BaseStats) -> Self:
+    def of(cls, base: Base, stats: BaseStats, suggested_embedder: str | None = None) -> Self:
         """Show `base`."""
         return cls(
             id=base.id,
@@ -194,6 +195,7 @@ class BaseOut(StoredModel):
             index=base.index_kind,
             moving_to=base.index_fill,
             changed_at=max(base.updated_at, stats.changed_at or base.updated_at),
+            suggested_embedder=suggested_embedder,
         )
 
 

@@ -13,7 +13,7 @@ import { live } from "./live.js";
 /**
  * @typedef {{id: string, name: string, status: string, error: {code: string, message: string} | null, embedder: string,
  *   dimensions: number, chunking: {maxTokens?: number}, onRestart: string, settings: any,
- *   index: "embedded" | "opensearch", movingTo: "embedded" | "opensearch" | null,
+ *   index: "embedded" | "opensearch", movingTo: "embedded" | "opensearch" | null, suggestedEmbedder: string | null,
  *   fileProcessorId: string | null, acl: string[], itemCounts: Record<string, number>, leafCounts: Record<string,
  *   number>, chunkCount: number, progress: number, changedAt: string, createdAt: string, updatedAt: string}} Base
  */

@@ -1,0 +1,58 @@
+"""`/api/knowledge-bases/{id}/embedder`: exchange the embedder or the chunking of a base while it answers, and go back."""
+
+from gristmill import catalog
+from gristmill.catalog import Swap
+from gristmill.operations import guards, swap_embedder
+from gristmill.server.api.context import ApiContext, CurrentContext, PathBase
+from gristmill.server.api.router import ApiRouter
+from gristmill.server.api.schemas.embedder_swaps import NewSwap, SwapOut
+
+router = ApiRouter("/api/knowledge-bases", tag="knowledge bases")
+
+
+@router.post("/{base_id}/embedder", status_code=202)
+async def swap_base_embedder(base_id: PathBase, body: NewSwap, context: CurrentContext) -> SwapOut:
+    """Change the embedder or the chunking of a base. The old vectors answer until the new ones are complete."""
+    async with context.db.connection() as tx:
+        base = await guards.require_base(tx, base_id)
+        embedder = await context.embedders.find(tx, body.embedder or base.embedder, base.org_id)
+    chunking = None if body.chunking is None else body.chunking.model_dump(by_alias=True, exclude_none=True)
+    swap = await swap_embedder.swap(context.db, base_id, embedder, chunking, body.gate)
+    return await _show(context, swap)
+
+
+@router.get("/{base_id}/embedder")
+async def get_embedder_swap(base_id: PathBase, context: CurrentContext) -> SwapOut:
+    """Show the latest change of the embedder of a base: how far it is, and how both compare."""
+    async with context.db.connection() as tx:
+        base = await guards.require_base(tx, base_id)
+        swap = await swap_embedder.require_swap(tx, base.id)
+    return await _show(context, swap)
+
+
+@router.post("/{base_id}/embedder/approve", status_code=202)
+async def approve_embedder_swap(base_id: PathBase, context: CurrentContext) -> SwapOut:
+    """Let the new embedder take over that waits for it, or that the comparison refused."""
+    return await _show(context, await swap_embedder.approve(context.db, base_id))
+
+
+@router.post("/{base_id}/embedder/cancel", status_code=202)
+async def cancel_embedder_swap(base_id: PathBase, context: CurrentContext) -> SwapOut:
+    """End the change of an embedder. The base stays as it is, and the new vectors are removed."""
+    return await _show(context, await swap_embedder.cancel(context.db, base_id))
+
+
+@router.post("/{base_id}/embedder/revert", status_code=202)
+async def revert_embedder_swap(base_id: PathBase, context: CurrentContext) -> SwapOut:
+    """Go back to the vectors before the last change. If nothing was published since, they answer when this returns."""
+    return await _show(context, await swap_embedder.revert(context.db, base_id, context.embedders))
+
+
+async def _show(context: ApiContext, swap: Swap) -> SwapOut:
+    async with context.db.connection() as tx:
+        sets = {chunk_set.id: chunk_set for chunk_set in await catalog.find_chunk_sets(tx, swap.base_id)}
+        missing = await catalog.count_missing(tx, swap.set_id) if swap.is_open else 0
+    previous = sets.get(swap.previous_set)
+    return SwapOut.of(
+        swap, sets.get(swap.set_id), missing, can_revert=previous is not None and previous.state == "kept"
+    )
