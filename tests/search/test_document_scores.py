@@ -62,6 +62,24 @@ def test_documents_are_counted_by_their_chunks() -> None:
     assert (seen.documents, seen.by_term, seen.mean_length) == (1, [0, 0, 0], 1)
 
 
+def test_a_document_in_several_segments_counts_once() -> None:
+    """How a base was written and merged does not change its ranking."""
+    items = [np.array([1, 1, 2]), np.array([2, 2, 3]), np.array([1, 3, 4])]
+    segments = [
+        SegmentChunks(
+            NumberRuns.from_numbers(np.arange(3)), ItemRuns.from_keys(keys), np.full(3, 5, np.uint16), 1
+        )
+        for keys in items
+    ]
+    snapshot = Snapshot([SegmentRow(number, 1, 3, []) for number in range(3)], segments)
+    every = Postings(np.arange(3, dtype=np.uint16), np.ones(3, np.uint8))
+    term = bm25.combine_postings(1.0, [(number, every) for number in range(3)])
+    for visible in (None, np.ones(9, bool)):
+        statistics = document_scores.measure_documents(snapshot, [term], visible)
+        assert (statistics.documents, statistics.by_term) == (4, [4])
+        assert statistics.mean_length == 45 / 4
+
+
 def test_the_documents_of_a_frequent_word_are_estimated() -> None:
     rng = np.random.default_rng(7)
     rows: list[SegmentRow] = []

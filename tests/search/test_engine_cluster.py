@@ -1,5 +1,6 @@
-"""A base in an OpenSearch cluster of three nodes, while the cluster is away and while workers are killed."""
+"""A base in an OpenSearch cluster of three nodes, while a node or the cluster is away and while workers are killed."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from tests.operations.manual_worker import UNLIMITED, note_to_add
 from tests.search.opensearch_cluster import Cluster
 from tests.search.shared_cluster import takes_minutes
 from tests.search.test_engine_base import add, note, titles
-from tests.wait_until import wait_until
+from tests.wait_until import ended, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -69,6 +70,65 @@ async def test_while_the_whole_cluster_is_away_items_wait_and_searches_say_so(
 
     await wait_until(is_completed)
     assert sorted(await titles(http, base, "wheel")) == ["a second wheel", "a wheel"]
+
+
+class SearchesInBackground:
+    """Searches again and again: every answer has all that was completed before it, and nothing that was deleted before it;
+    or it says that the engine is not available."""
+
+    def __init__(self, http: httpx.AsyncClient, base: str) -> None:
+        self._http, self._base = http, base
+        self.completed: set[str] = set()
+        self.deleted: set[str] = set()
+        self.answers: list[int] = []  # how many items were completed when each began
+
+    async def run(self, is_over: asyncio.Event) -> None:
+        while not is_over.is_set():
+            completed, deleted = self.completed - self.deleted, set(self.deleted)
+            response = await self._http.post(
+                f"/api/knowledge-bases/{self._base}/search", json={"query": "wheel", "limit": 50}
+            )
+            if response.status_code != 200:
+                assert_problem(response, 503, "index_unavailable")
+                continue
+            shown = {hit["title"] for hit in response.json()["hits"]}
+            assert completed - self.deleted <= shown
+            assert deleted.isdisjoint(shown)
+            self.answers.append(len(completed))
+
+
+@takes_minutes
+async def test_a_node_killed_and_restarted_under_ingest_and_search_loses_nothing_and_shows_nothing_wrong(
+    mill: app.Gristmill, http: httpx.AsyncClient, own_opensearch: Cluster
+) -> None:
+    """S2-36: documents are added, deleted and searched while a node is away and while it comes back."""
+    base, victim = await make_base(http), own_opensearch.nodes[1]
+    searches, is_over = SearchesInBackground(http, base), asyncio.Event()
+    task = asyncio.create_task(searches.run(is_over))
+    ids: list[str] = []
+    try:
+        for number in range(24):
+            if number == 6:
+                victim.kill()
+            if number == 14:
+                own_opensearch.start(victim)
+            ids += await add(http, base, note(f"wheel {number}"))
+            searches.completed.add(f"wheel {number}")
+            if number % 4 == 3:
+                assert (await http.delete(f"/api/knowledge-items/{ids[number - 2]}")).status_code == 202
+                searches.deleted.add(f"wheel {number - 2}")
+            assert not task.done(), task.exception()
+        await asyncio.to_thread(own_opensearch.wait)
+        is_over.set()
+        await ended(task)
+    finally:
+        is_over.set()
+        task.cancel()
+        if not victim.is_running:
+            own_opensearch.start(victim)
+        await asyncio.to_thread(own_opensearch.wait)
+    assert any(4 <= count <= 11 for count in searches.answers), "a search answered while the node was away"
+    assert {*await titles(http, base, "wheel", limit=50)} == searches.completed - searches.deleted
 
 
 @takes_minutes

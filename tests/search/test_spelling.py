@@ -15,8 +15,7 @@ from gristmill.search.spelling import count_near, edit_distance, nearest
 
 def similar_lexemes(dictionaries: Sequence[TermDictionary], word: str) -> list[str]:
     counts = {word: Counter[str]()}
-    for each in dictionaries:
-        count_near(each, counts)
+    count_near(dictionaries, counts)
     return nearest(word, counts[word])
 
 
@@ -85,8 +84,7 @@ def test_few_of_many_lexemes_are_compared_letter_by_letter() -> None:
     names = dictionary(**dict.fromkeys(lexemes, 1)).names_from("a")
     assert names is not None
     for word in lexemes[::1000]:
-        positions: list[int] = names.like(word, 1)[0].tolist()
-        compared = {lexemes[position] for position in positions}
+        compared = {lexemes[position] for position in names.like(word, 1)[0]}
         assert len(compared) < len(lexemes) / 10
         assert {each for each in lexemes if edit_distance(word, each) <= 1} <= compared
 

@@ -18,7 +18,7 @@ from gristmill.search.segment import Mask, Numbers
 from gristmill.search.snapshot import Snapshot
 
 # The documents of a term in more chunks than this are estimated: from a block of its postings in some of the segments.
-_MAX_COUNTED = 1 << 8
+_MAX_COUNTED = 1 << 11
 _MAX_PARTS = 8
 _BLOCK = 1 << 9
 
@@ -28,10 +28,10 @@ def measure_documents(
 ) -> DocumentStatistics:
     """How many documents there are and how many have each term. With a mask, `terms` are those of the marked chunks."""
     if visible is None:
-        documents = sum(len(chunks.items.starts) for chunks in snapshot.segments)
+        documents = snapshot.documents
         tokens = snapshot.tokens
     else:
-        documents = _count_changes(snapshot.items_at(np.flatnonzero(visible)))
+        documents = len(np.unique(snapshot.items_at(np.flatnonzero(visible))))
         tokens = int(np.concatenate([*snapshot.lengths, np.empty(0, np.uint16)])[visible].sum(dtype=np.int64))
     by_term = [count_documents(snapshot, term) for term in terms]
     return DocumentStatistics(documents, tokens / max(documents, 1), by_term)
@@ -75,22 +75,16 @@ def _counts_at(postings: Postings | None, ordinals: Numbers) -> NDArray[Any]:
 
 
 def count_documents(snapshot: Snapshot, term: TermPostings) -> int:
-    """The number of documents that have a term; of frequent ones an estimate. The chunks of a document are neighbours."""
-    chunks = term.chunks
-    parts = term.parts
+    """The number of documents that have a term; of frequent ones an estimate. The chunks of a document can be in several
+    segments: it counts once."""
+    chunks, parts = term.chunks, term.parts
     if chunks > _MAX_COUNTED:
         step = max(1, len(parts) // _MAX_PARTS)
         parts = [(position, _first(postings)) for position, postings in parts[::step]]
-    counted = documents = 0
-    for position, postings in parts:
-        documents += _count_changes(snapshot.segments[position].items.at(postings.ordinals))
-        counted += len(postings.ordinals)
-    return round(documents * chunks / counted) if counted else 0
+    keys = [snapshot.segments[position].items.at(postings.ordinals) for position, postings in parts]
+    counted = sum(map(len, keys))
+    return round(len(np.unique(np.concatenate(keys))) * chunks / counted) if counted else 0
 
 
 def _first(postings: Postings) -> Postings:
     return Postings(postings.ordinals[:_BLOCK], postings.counts[:_BLOCK])
-
-
-def _count_changes(keys: Numbers) -> int:
-    return int(np.count_nonzero(np.diff(keys))) + 1 if len(keys) else 0

@@ -112,9 +112,10 @@ class TermDictionary:
         low, high = self._first(prefix), self._first(prefix[:-1] + bytes([prefix[-1] + 1]))
         if low == high:
             return None
-        ends = np.frombuffer(self.data, "<u4", high - low, 4 + 4 * low).astype(np.int64) + names_start
-        start = names_start + (self._name_ends[low - 1] if low else 0)
-        return NameRange(low, np.frombuffer(self.data, np.uint8), np.concatenate([[start], ends[:-1]]), ends)
+        ends = np.frombuffer(self.data, "<u4", high - low, 4 + 4 * low)
+        start = self._name_ends[low - 1] if low else 0
+        data = np.frombuffer(self.data, np.uint8, offset=names_start + start)
+        return NameRange(low, data, ends - np.uint32(start))
 
     def entry_at(self, position: int) -> tuple[str, int]:
         """The lexeme at a position, and the number of chunks that contain it."""
@@ -144,34 +145,34 @@ class TermDictionary:
 
 @dataclass(frozen=True, eq=False)
 class NameRange:
-    """Some lexemes of a dictionary that stand side by side: the position of the first, and where the bytes of each are."""
+    """Some lexemes of a dictionary that stand side by side: the position of the first, their bytes, and the end of each."""
 
     first: int
     data: NDArray[np.uint8]
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
+    ends: Ends
+
+    @functools.cached_property
+    def _starts(self) -> Ends:
+        return np.concatenate([np.zeros(1, np.uint32), self.ends[:-1]])
 
     @functools.cached_property
     def _byte_sets(self) -> NDArray[np.uint32]:
-        first_byte = self.starts[0]
-        bits = _BYTE_BITS[self.data[first_byte : self.ends[-1]]]
-        return np.bitwise_or.reduceat(bits, self.starts - first_byte)
+        return np.bitwise_or.reduceat(_BYTE_BITS[self.data[: self.ends[-1]]], self._starts)
 
-    def like(
-        self, word: str, tolerance: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
+    def like(self, word: str, tolerance: int) -> tuple[list[int], NDArray[np.uint8], NDArray[np.int32]]:
         """The positions of the lexemes that a word becomes when so many bytes are changed; some others are among them. Also
         their bytes, one lexeme a row, filled up with zeros, and their lengths."""
         pattern = np.frombuffer(word.encode(), np.uint8)
         # A byte that is inserted or removed changes the set of a name's bytes by one, and one that is replaced by two.
         differing = np.bitwise_count(self._byte_sets ^ np.bitwise_or.reduce(_BYTE_BITS[pattern]))
-        lengths = self.ends - self.starts
-        is_like = (differing <= 2 * tolerance) & (np.abs(lengths - len(pattern)) <= tolerance)
-        chosen = np.flatnonzero(is_like)
-        lengths = lengths[chosen]
+        chosen = np.flatnonzero(differing <= 2 * tolerance)
+        starts = self._starts[chosen].astype(np.int64)
+        lengths = (self.ends[chosen] - starts).astype(np.int32)
+        is_like = np.abs(lengths - len(pattern)) <= tolerance
+        chosen, starts, lengths = chosen[is_like], starts[is_like], lengths[is_like]
         columns = np.arange(len(pattern) + tolerance)
-        places = np.minimum(self.starts[chosen][:, None] + columns, len(self.data) - 1)
-        return self.first + chosen, self.data[places] * (columns < lengths[:, None]), lengths
+        places = np.minimum(starts[:, None] + columns, len(self.data) - 1)
+        return (self.first + chosen).tolist(), self.data[places] * (columns < lengths[:, None]), lengths
 
 
 @dataclass(frozen=True, eq=False)

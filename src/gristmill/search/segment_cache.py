@@ -186,8 +186,7 @@ class SegmentCache:
         chunk_counts = {name: Counter[str]() for names in mistyped for name in names}
 
         def count(indexes: Mapping[int, InvertedIndex]) -> None:
-            for index in indexes.values():
-                spelling.count_near(index.terms, chunk_counts)
+            spelling.count_near([index.terms for index in indexes.values()], chunk_counts)
 
         await self._visit_indexes(tx, set_id, snapshot, count)
         similar: dict[Names, list[str]] = {}

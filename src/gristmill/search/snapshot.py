@@ -61,6 +61,12 @@ class Snapshot:
         return self.starts[-1]
 
     @functools.cached_property
+    def documents(self) -> int:
+        """The number of items. The chunks of one can be in several segments."""
+        keys = [chunks.items.keys for chunks in self.segments]
+        return len(np.unique(np.concatenate(keys))) if keys else 0
+
+    @functools.cached_property
     def tokens(self) -> int:
         """The sum of all lengths."""
         return sum(int(lengths.sum(dtype=np.int64)) for lengths in self.lengths)

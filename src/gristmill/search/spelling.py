@@ -6,8 +6,9 @@ distance     of all lexemes of that range at once, a bit for each letter of the 
 choice       the nearest lexemes; of several, those in the most chunks
 """
 
+import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,26 +24,39 @@ _MAX_SIMILAR = 3
 Words = NDArray[np.uint64]
 
 
-def count_near(dictionary: TermDictionary, chunk_counts: Mapping[str, Counter[str]]) -> None:
+def count_near(dictionaries: Sequence[TermDictionary], chunk_counts: Mapping[str, Counter[str]]) -> None:
     """Count, for each of some words, the chunks of the lexemes that are about as near to it as allowed."""
     by_letter: dict[str, list[str]] = {}
     for word in chunk_counts:
         if can_be_mistyped(word):
             by_letter.setdefault(word[0], []).append(word)
     for letter, words in by_letter.items():
-        if (names := dictionary.names_from(letter)) is not None:
-            for word in words:
-                for position in _near_positions(names, word):
-                    name, chunks = dictionary.entry_at(position)
-                    chunk_counts[word][name] += chunks
+        ranges = [
+            (dictionary, names)
+            for dictionary in dictionaries
+            if (names := dictionary.names_from(letter)) is not None
+        ]
+        for word in words if ranges else ():
+            for dictionary, position in _near_lexemes(ranges, word):
+                name, chunks = dictionary.entry_at(position)
+                chunk_counts[word][name] += chunks
 
 
-def _near_positions(names: NameRange, word: str) -> list[int]:
+def _near_lexemes(
+    ranges: Sequence[tuple[TermDictionary, NameRange]], word: str
+) -> Iterator[tuple[TermDictionary, int]]:
+    """Compare the lexemes of all dictionaries at once; each with its position."""
     # Bytes are compared first. A letter of another script has two or three of them.
     tolerance = max_mistakes(word) * (1 if word.isascii() else len(word[1].encode()))
-    positions, rows, lengths = names.like(word, tolerance)
-    near: list[int] = positions[_byte_distances(word.encode(), rows, lengths) <= tolerance].tolist()
-    return near
+    alike = [names.like(word, tolerance) for _, names in ranges]
+    rows = np.concatenate([each[1] for each in alike])
+    lengths = np.concatenate([each[2] for each in alike])
+    entries = (
+        (dictionary, position)
+        for (dictionary, _), (positions, _, _) in zip(ranges, alike, strict=True)
+        for position in positions
+    )
+    return itertools.compress(entries, _byte_distances(word.encode(), rows, lengths) <= tolerance)
 
 
 def nearest(word: str, chunk_counts: Mapping[str, int]) -> list[str]:
@@ -82,7 +96,7 @@ def edit_distance(word: str, other: str) -> int:
 
 
 def _byte_distances(
-    pattern: bytes, names: NDArray[np.uint8], lengths: NDArray[np.int64]
+    pattern: bytes, names: NDArray[np.uint8], lengths: NDArray[np.int32]
 ) -> NDArray[np.int64]:
     """The edit distance between the pattern and each name; one name a row, filled up with zeros."""
     shift, last_bit = np.uint64(1), np.uint64(1 << (len(pattern) - 1))
