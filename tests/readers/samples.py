@@ -64,6 +64,18 @@ def tarred(
 
 def pdf(pages: Sequence[str], attachments: Mapping[str, bytes] | None = None) -> bytes:
     """A PDF with a line of text for each line of each page."""
+    contents: list[str] = []
+    for page in pages:
+        lines = (
+            line.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)") for line in page.split("\n")
+        )
+        operators = " T* ".join(f"({line}) Tj" for line in lines)
+        contents.append(f"BT /F1 12 Tf 14 TL 72 720 Td {operators} ET")
+    return pdf_file(contents, attachments)
+
+
+def pdf_file(contents: Sequence[str], attachments: Mapping[str, bytes] | None = None) -> bytes:
+    """A PDF whose pages have these contents; /F1 is a plain font, /F2 a bold one."""
     objects: list[bytes] = []
 
     def add(body: bytes) -> int:
@@ -71,19 +83,18 @@ def pdf(pages: Sequence[str], attachments: Mapping[str, bytes] | None = None) ->
         return len(objects)
 
     catalog, tree = add(b""), add(b"")
-    font = add(b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>")
+    plain, bold = (
+        add(b"<</Type/Font/Subtype/Type1/BaseFont/%s/Encoding/WinAnsiEncoding>>" % name)
+        for name in (b"Helvetica", b"Helvetica-Bold")
+    )
     kids: list[int] = []
-    for page in pages:
-        lines = (
-            line.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)") for line in page.split("\n")
-        )
-        operators = " T* ".join(f"({line}) Tj" for line in lines)
-        stream = f"BT /F1 12 Tf 14 TL 72 720 Td {operators} ET".encode("cp1252")
+    for page in contents:
+        stream = page.encode("cp1252")
         content = add(b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream))
         kids.append(
             add(
                 b"<</Type/Page/Parent %d 0 R/MediaBox[0 0 612 792]/Contents %d 0 R"
-                b"/Resources<</Font<</F1 %d 0 R>>>>>>" % (tree, content, font)
+                b"/Resources<</Font<</F1 %d 0 R/F2 %d 0 R>>>>>>" % (tree, content, plain, bold)
             )
         )
     names = b""

@@ -12,7 +12,7 @@ from typing import Literal
 MIB = 1024 * 1024
 
 # Raised whenever the same bytes would give other content.
-READER_VERSION = "2"
+READER_VERSION = "3"
 
 
 @dataclass(frozen=True)

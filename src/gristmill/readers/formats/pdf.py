@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from gristmill.readers.formats import ocr, pdf_layout
+from gristmill.readers.formats.pdf_pages import LoadedPage, PdfPages
+from gristmill.readers.formats.pdf_profile import PdfProfile
 from gristmill.readers.libraries import pdfium, pdfium_c
 from gristmill.readers.sink import DocumentRefused, Sink, refuse_encrypted
 
@@ -38,11 +40,27 @@ def read(sink: Sink) -> None:
     if _is_cross_reference_broken(sink):
         sink.warn("damaged")
     sink.report.pages_total, sink.report.pages_read = total, min(sink.task.after_page, total)
+    profile: PdfProfile | None = None
     for first in range(sink.task.after_page, total, _PAGES_PER_OPEN):
         with _open_document(sink) as document:
+            pages = PdfPages(document)
+            profile = profile or pages.profile()
             for index in range(first, min(first + _PAGES_PER_OPEN, total)):
                 sink.begin_page(index + 1, total)
-                sink.report.pages_read += _read_page(sink, document, index)
+                sink.report.pages_read += _read_page(sink, pages, index, profile)
+            pages.close()
+
+
+def page_texts(document: Any) -> list[str]:
+    """The texts of all pages of an open document, without OCR."""
+    pages = PdfPages(document)
+    profile = pages.profile()
+    texts: list[str] = []
+    for index in range(len(document)):
+        page = pages.take(index)
+        texts.append(pdf_layout.markdown(page, profile))
+        page.close()
+    return texts
 
 
 @contextmanager
@@ -63,16 +81,17 @@ def _open_document(sink: Sink) -> Generator[Any]:
         document.close()
 
 
-def _read_page(sink: Sink, document: Any, index: int) -> bool:
+def _read_page(sink: Sink, pages: PdfPages, index: int, profile: PdfProfile) -> bool:
     """Read one page; returns whether it could be read."""
     try:
-        page = document[index]
+        loaded = pages.take(index)
     except pdfium.PdfiumError:
         sink.warn("damaged")
         return False
+    page = loaded.page
     try:
-        text = _page_text(page)
-        images = _page_images(page)
+        text = pdf_layout.markdown(loaded, profile)
+        images = _page_images(loaded)
         start = sink.characters
         if _lacks_text(text) and _looks_scanned(page, images):
             if sink.reserve_ocr():
@@ -86,25 +105,15 @@ def _read_page(sink: Sink, document: Any, index: int) -> bool:
             sink.add_text(text + "\n\n", index + 1)
         _add_annotation_files(sink, page)
     finally:
-        page.close()
+        loaded.close()
     return True
 
 
-def _page_images(page: Any) -> list[Any]:
+def _page_images(loaded: LoadedPage) -> list[Any]:
     """The images of a page. Most pages have none: that is checked first, without an object for each word."""
-    count = pdfium_c.FPDFPage_CountObjects(page)
-    types = {pdfium_c.FPDFPageObj_GetType(pdfium_c.FPDFPage_GetObject(page, index)) for index in range(count)}
-    if not types & {pdfium_c.FPDF_PAGEOBJ_IMAGE, pdfium_c.FPDF_PAGEOBJ_FORM}:
+    if not loaded.objects.has_images:
         return []
-    return list(page.get_objects(filter=[pdfium_c.FPDF_PAGEOBJ_IMAGE], max_depth=3))
-
-
-def _page_text(page: Any) -> str:
-    textpage = page.get_textpage()
-    try:
-        return pdf_layout.markdown(textpage)
-    finally:
-        textpage.close()
+    return list(loaded.page.get_objects(filter=[pdfium_c.FPDF_PAGEOBJ_IMAGE], max_depth=3))
 
 
 def _lacks_text(text: str) -> bool:

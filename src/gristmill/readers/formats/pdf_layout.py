@@ -1,142 +1,252 @@
-"""The lines of a PDF page as markdown: hyphenated words and paragraphs are joined, and larger text becomes a heading.
+"""A PDF page as markdown: headings by size and weight, paragraphs and hyphenated words joined, tables, and no running lines."""
 
-It measures only the first letter of each line.
-"""
-
-import ctypes
 import re
-from dataclasses import dataclass
-from itertools import pairwise
-from statistics import median
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from gristmill.readers.libraries import pdfium_c
+from gristmill.readers.formats.pdf_lines import TextLine
+from gristmill.readers.formats.pdf_pages import LoadedPage
+from gristmill.readers.formats.pdf_profile import HEADING_RATIO, PdfProfile
+from gristmill.readers.formats.pdf_tables import (
+    LinePart,
+    PdfTable,
+    find_ruled_tables,
+    is_prose,
+    split_line,
+    table_of_parts,
+)
+from gristmill.readers.markdown_tables import markdown_table
 
-_HYPHEN = "\x02"  # PDFium's character for a hyphen at the end of a line, whose word it joins
+_SLACK = 1.25  # of the distance between lines of a paragraph
 _MAX_HEADING_LENGTH = 160  # characters
-_HEADING_RATIO, _TITLE_RATIO = 1.18, 1.6  # relative to the size of the body text
+_MAX_HEADING_LINES = 3
 _CJK = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 _LIST_ITEM = re.compile(r"^\s*(?:[•‣▪◦●○■□–—-]|\d{1,3}[.)]|\(?[a-z][.)])\s+")
 _BULLET = re.compile(r"^\s*[•‣▪◦●○■□]\s+")
+_SENTENCE_END = re.compile(r"[.;,:。；，：]$")
+_CELL_WIDTH, _CELL_WORDS = 0.6, 12  # of the page; a longer line without gaps is no cell
+_CELL_LINES = 10  # lines of one cell, at most
 
 
-@dataclass
-class _TextLine:
-    text: str
-    size: float
-    top: float
-    height: float
-    level: int = 0
+@dataclass(frozen=True)
+class _TableBlock:
+    """A table in the place of its lines."""
+
+    rows: list[list[str]]
 
 
-def markdown(textpage: Any) -> str:
+def markdown(page: LoadedPage, profile: PdfProfile) -> str:
     """The text of a page."""
-    lines = _lines(textpage)
+    lines = [line for line in page.lines if not profile.is_running(line, page.height)]
     if not lines:
         return ""
-    body_size = _body_size(lines)
-    full_length = _full_line_length(lines)
-    spacing = _line_spacing(lines)
-    blocks: list[str] = []
-    previous: _TextLine | None = None
-    for line in lines:
-        line.level = _heading_level(line, body_size)
-        if line.level:
-            continues_heading = (
-                previous is not None and previous.level == line.level and _is_adjacent(previous, line, 2.2)
-            )
-            if continues_heading and len(blocks[-1]) + len(line.text) < _MAX_HEADING_LENGTH:
-                blocks[-1] += " " + line.text
-            else:
-                blocks.append("#" * line.level + " " + line.text)
-        elif previous is None or previous.level or not _is_adjacent(previous, line, spacing):
-            blocks.append(_BULLET.sub("- ", line.text))
-        elif _LIST_ITEM.match(line.text) or len(previous.text) < 0.6 * full_length:
-            blocks[-1] += "\n" + _BULLET.sub("- ", line.text)
+    tables = find_ruled_tables(page.textpage, page.objects.paths)
+    blocks = _TableFinder(page, profile.spacing).put_tables(lines, tables)
+    text_lines = [block for block in blocks if isinstance(block, TextLine)]
+    _mark_headings(text_lines, profile)
+    full_width = _full_width(text_lines)
+    spacing = _SLACK * profile.spacing
+    texts: list[str] = []
+    previous: TextLine | None = None
+    for block in blocks:
+        if isinstance(block, _TableBlock):
+            texts.append(markdown_table(block.rows))
+            previous = None
         else:
-            blocks[-1] += _separator(previous.text, line.text) + line.text
-        previous = line
-    return "\n\n".join(blocks)
+            _add_line(texts, block, previous, spacing, full_width)
+            previous = block
+    return "\n\n".join(texts)
 
 
-def _lines(textpage: Any) -> list[_TextLine]:
-    count = textpage.count_chars()
-    if count <= 0:
-        return []
-    lines: list[_TextLine] = []
-    index = 0
-    for raw in textpage.get_text_range(0, count).split("\r\n"):
-        text = raw.replace(_HYPHEN, "").replace("\ufffe", "").strip()
-        if text:
-            lead = len(raw) - len(raw.lstrip())
-            lines.append(_TextLine(text, *_measure(textpage, index + lead)))
-        index += len(raw) + 2
-    return _join_vertical_text(lines)
+def _add_line(
+    texts: list[str], line: TextLine, previous: TextLine | None, spacing: float, full_width: float
+) -> None:
+    if line.level:
+        continues = (
+            previous is not None
+            and previous.level == line.level
+            and _is_adjacent(previous, line, 2.2)
+            and _same_style(previous, line)
+        )
+        if continues and len(texts[-1]) + len(line.text) < _MAX_HEADING_LENGTH:
+            texts[-1] += " " + line.text
+        else:
+            texts.append("#" * line.level + " " + line.text)
+    elif previous is None or previous.level or not _is_adjacent(previous, line, spacing):
+        texts.append(_BULLET.sub("- ", line.text))
+    elif _LIST_ITEM.match(line.text) or _ends_short(previous, full_width):
+        texts[-1] += "\n" + _BULLET.sub("- ", line.text)
+    else:
+        texts[-1] += _separator(previous.text, line.text) + line.text
 
 
-def _join_vertical_text(lines: list[_TextLine]) -> list[_TextLine]:
-    """Join vertical text, which PDFium returns letter by letter."""
-    joined: list[_TextLine] = []
-    run: list[_TextLine] = []
-    for line in [*lines, None]:
-        if line is not None and len(line.text) == 1:
-            run.append(line)
+# ── headings ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _mark_headings(lines: Sequence[TextLine], profile: PdfProfile) -> None:
+    """Set the levels of the lines that are headings."""
+    spacing = _SLACK * profile.spacing
+    candidates = [_may_be_heading(line, profile) for line in lines]
+    place = 0
+    while place < len(lines):
+        if not candidates[place]:
+            place += 1
             continue
-        if len(run) >= 4 and any(letter.text.isalpha() for letter in run):
-            run[0].text = "".join(letter.text for letter in run)
-            run = run[:1]
-        joined += run
-        run = []
-        if line is not None:
-            joined.append(line)
-    return joined
+        end = place + 1
+        while end < len(lines) and candidates[end] and _continues(lines[end - 1], lines[end], spacing):
+            end += 1
+        run = lines[place:end]
+        above = lines[place - 1] if place else None
+        below = lines[end] if end < len(lines) else None
+        if _is_heading(run, above, below, profile, spacing):
+            for line in run:
+                line.level = profile.level(line.size)
+        place = end
 
 
-def _measure(textpage: Any, index: int) -> tuple[float, float, float]:
-    """Size, top and height of the letter at `index`."""
-    box = [ctypes.c_double() for _ in range(4)]
-    left, right, bottom, top = box
-    if not pdfium_c.FPDFText_GetCharBox(textpage, index, left, right, bottom, top):
-        return 0.0, 0.0, 0.0
-    size = pdfium_c.FPDFText_GetFontSize(textpage, index)
-    height = abs(top.value - bottom.value)
-    # Some programs use fonts of size 1 and scale them; then the height of the letter is all there is.
-    return (size if size > 2 else height * 1.4), top.value, height
+def _may_be_heading(line: TextLine, profile: PdfProfile) -> bool:
+    text = line.text
+    if (
+        line.has_gaps
+        or len(text) > _MAX_HEADING_LENGTH
+        or sum(letter.isalpha() for letter in text) < 2
+        or profile.body_size <= 0
+    ):
+        return False
+    if line.size >= HEADING_RATIO * profile.body_size:
+        return not _BULLET.match(text)
+    stands_out = line.is_bold and not profile.is_body_bold and line.size >= 0.95 * profile.body_size
+    return stands_out and not _BULLET.match(text)
 
 
-def _body_size(lines: list[_TextLine]) -> float:
-    """The font size of most letters of the page."""
-    weights: dict[float, int] = {}
-    for line in lines:
-        weights[round(line.size, 1)] = weights.get(round(line.size, 1), 0) + len(line.text)
-    return max(weights, key=lambda size: weights[size])
+def _continues(above: TextLine, below: TextLine, spacing: float) -> bool:
+    return _same_style(above, below) and _is_adjacent(above, below, spacing)
 
 
-def _full_line_length(lines: list[_TextLine]) -> float:
-    lengths = sorted(len(line.text) for line in lines)
-    return lengths[int(len(lengths) * 0.8)] if lengths else 0
+def _same_style(above: TextLine, below: TextLine) -> bool:
+    return abs(above.size - below.size) < 0.3 and above.is_bold == below.is_bold
 
 
-def _line_spacing(lines: list[_TextLine]) -> float:
-    """The distance between lines of one paragraph relative to the font size, with some tolerance."""
-    steps = [
-        (above.top - below.top) / (below.size or 1)
-        for above, below in pairwise(lines)
-        if 0 < above.top - below.top < 3 * (below.size or 1)
-    ]
-    return 1.35 * median(steps) if steps else 2.0
+def _is_heading(
+    run: Sequence[TextLine],
+    above: TextLine | None,
+    below: TextLine | None,
+    profile: PdfProfile,
+    spacing: float,
+) -> bool:
+    """Whether lines of one style are a heading: few, and apart from what stands above unless they are larger."""
+    if len(run) > _MAX_HEADING_LINES or sum(len(line.text) for line in run) > _MAX_HEADING_LENGTH:
+        return False
+    if run[0].size >= HEADING_RATIO * profile.body_size:
+        return True
+    if _SENTENCE_END.search(run[-1].text):
+        return False
+    is_apart = above is None or above.level > 0 or not _is_adjacent(above, run[0], spacing)
+    if below is None or below.top > run[-1].top:  # at the end of a page or a column
+        return is_apart
+    return is_apart and abs(below.left - run[0].left) < 12 * run[0].size
 
 
-def _is_adjacent(above: _TextLine, below: _TextLine, spacing: float) -> bool:
-    return 0 <= abs(above.top - below.top) <= max(spacing, 1.0) * (below.size or 1)
+# ── tables ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _heading_level(line: _TextLine, body: float) -> int:
-    if line.size < _HEADING_RATIO * body or body <= 0 or len(line.text) > _MAX_HEADING_LENGTH:
-        return 0
-    if not any(character.isalpha() for character in line.text):
-        return 0
-    return 1 if line.size >= _TITLE_RATIO * body else 2
+class _TableFinder:
+    """Puts tables in the place of their lines. `_run` are the lines that may become an unruled table."""
+
+    def __init__(self, page: LoadedPage, spacing: float) -> None:
+        self._page, self._spacing = page, spacing
+        self._run: list[tuple[TextLine, list[LinePart]]] = []
+
+    def put_tables(
+        self, lines: Sequence[TextLine], ruled: Sequence[PdfTable]
+    ) -> list[TextLine | _TableBlock]:
+        """The lines, with tables in the place of theirs."""
+        blocks: list[TextLine | _TableBlock] = []
+        used: set[int] = set()
+        for place, line in enumerate(lines):
+            table = next((number for number, each in enumerate(ruled) if each.box.contains(line)), None)
+            if table is not None:
+                blocks += self._end_run()
+                if table not in used:
+                    used.add(table)
+                    blocks.append(_TableBlock(ruled[table].rows))
+                continue
+            parts = split_line(self._page.textpage, line)
+            line.has_gaps = len(parts) > 1
+            following = lines[place + 1] if place + 1 < len(lines) else None
+            if len(parts) > 1 or self._belongs(line) or (following and self._steps_right(line, following)):
+                self._run.append((line, parts))
+            else:
+                blocks += self._end_run()
+                blocks.append(line)
+        return blocks + self._end_run()
+
+    def _is_short(self, line: TextLine) -> bool:
+        return (
+            line.right - line.left <= _CELL_WIDTH * self._page.width and len(line.text.split()) <= _CELL_WORDS
+        )
+
+    def _steps_right(self, line: TextLine, following: TextLine) -> bool:
+        """Whether the next line stands to the right at the same height or a little higher: the next cell of a row."""
+        return (
+            self._is_short(line)
+            and self._is_short(following)
+            and following.left > line.right
+            and line.bottom < following.top < line.top + _CELL_LINES * line.size
+        )
+
+    def _belongs(self, line: TextLine) -> bool:
+        """Whether a line without gaps may be a cell, or the rest of one, of the table that has begun."""
+        if not self._run or not self._is_short(line):
+            return False
+        if self._steps_right(self._run[-1][0], line):
+            return True
+        left = min(part.left for _, parts in self._run for part in parts)
+        right = max(part.right for _, parts in self._run for part in parts)
+        lowest = min(other.top for other, _ in self._run)
+        is_below = line.top > lowest - 2.2 * line.size
+        return left - 2 <= line.left and line.right <= right + 2 * line.size and is_below
+
+    def _end_run(self) -> list[TextLine | _TableBlock]:
+        """The table that the run is, or its lines; the run is empty afterwards."""
+        taken, rest = self._run, list[TextLine]()
+        self._run = []
+        while taken and len(taken[-1][1]) == 1 and self._is_after(taken[-1][0], taken[:-1]):
+            rest.insert(0, taken.pop()[0])
+        parts = [part for _, line_parts in taken for part in line_parts]
+        rows = table_of_parts(parts, self._spacing) if taken else None
+        if rows is None:
+            return [*(line for line, _ in taken), *rest]
+        if is_prose(rows):  # columns of a page: one after the other
+            columns = [[row[place] for row in rows if row[place]] for place in range(len(rows[0]))]
+            return [*(_column_line(column, taken[0][0]) for column in columns if column), *rest]
+        return [_TableBlock(rows), *rest]
+
+    def _is_after(self, line: TextLine, run: Sequence[tuple[TextLine, list[LinePart]]]) -> bool:
+        """Whether a line stands by itself below the others."""
+        lowest = min((other.top for other, _ in run), default=line.top)
+        return lowest - line.top > 1.15 * self._spacing * line.size
+
+
+def _column_line(texts: Sequence[str], sample: TextLine) -> TextLine:
+    return replace(sample, text=" ".join(texts), is_bold=False, has_gaps=False)
+
+
+# ── paragraphs ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _full_width(lines: Sequence[TextLine]) -> float:
+    """The width of most lines that are full."""
+    widths = sorted(line.right - line.left for line in lines)
+    return widths[int(len(widths) * 0.8)] if widths else 0.0
+
+
+def _ends_short(line: TextLine, full_width: float) -> bool:
+    return line.last_right - line.left < 0.6 * full_width
+
+
+def _is_adjacent(above: TextLine, below: TextLine, spacing: float) -> bool:
+    return abs(above.last_top - below.top) <= max(spacing, 1.0) * (below.size or 1)
 
 
 def _separator(above: str, below: str) -> str:

@@ -1,0 +1,267 @@
+"""Tables of a PDF page: by the lines that are drawn around their cells, else by cells that stand below each other.
+
+A ruled table is a grid of drawn lines that cross; the text of a cell is what stands within it. An unruled table is a run of lines
+with wide gaps whose parts can be sorted into columns. If such parts are long, they are columns of prose, which are read one
+after the other.
+"""
+
+import ctypes
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from gristmill.readers.formats.pdf_lines import TextLine, letter_box
+from gristmill.readers.libraries import pdfium_c
+
+_THIN = 3.0  # points: a path that is not higher or not wider is a line
+_NEAR = 2.5  # points between lines that meet
+_MAX_PATHS = 4_000
+_MAX_CELLS = 900  # of a table
+_MIN_DENSITY = 0.53  # of a line that may have gaps
+_MIN_GAP = 0.9  # of a gap between cells, relative to the size of the letters
+_MIN_ROWS = 3
+_PROSE_WORDS = 5  # of a typical cell in every column of prose
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle on a page."""
+
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+    def contains(self, line: TextLine) -> bool:
+        """Whether the middle of a line is inside."""
+        across = (line.left + line.right) / 2
+        return self.left - _NEAR <= across <= self.right + _NEAR and self.bottom <= line.middle <= self.top
+
+
+@dataclass(frozen=True)
+class PdfTable:
+    """A table, as rows of cells."""
+
+    box: Box
+    rows: list[list[str]]
+
+
+@dataclass
+class _Ruling:
+    """A drawn line: at `at`, from `start` to `end`."""
+
+    at: float
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class LinePart:
+    """A part of a line between wide gaps."""
+
+    text: str
+    left: float
+    right: float
+    top: float
+    bottom: float
+    size: float
+
+
+@dataclass
+class _Row:
+    top: float
+    parts: list[LinePart] = field(default_factory=list[LinePart])
+
+
+# ── ruled tables ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def find_ruled_tables(textpage: Any, paths: Sequence[Any]) -> list[PdfTable]:
+    """The tables whose cells have drawn edges; `paths` are what is drawn on the page."""
+    across, down = _rulings(paths)
+    if len(across) < 2 or len(down) < 2:
+        return []
+    tables: list[PdfTable] = []
+    for rows, columns in _grids(across, down):
+        if len(columns) < 3 or len(rows) < 2 or (len(columns) - 1) * (len(rows) - 1) > _MAX_CELLS:
+            continue
+        cells = [
+            [_text_within(textpage, left, bottom, right, top) for left, right in itertools.pairwise(columns)]
+            for top, bottom in itertools.pairwise(rows)
+        ]
+        cells = [row for row in cells if any(row)]
+        filled = sum(bool(cell) for row in cells for cell in row)
+        if len(cells) >= 2 and filled >= 0.3 * sum(map(len, cells)):
+            tables.append(PdfTable(Box(columns[0], rows[-1], columns[-1], rows[0]), cells))
+    return tables
+
+
+def _rulings(paths: Sequence[Any]) -> tuple[list[_Ruling], list[_Ruling]]:
+    """The lines that are drawn across and down the page."""
+    across: list[_Ruling] = []
+    down: list[_Ruling] = []
+    left, bottom, right, top = (ctypes.c_float() for _ in range(4))
+    if len(paths) > _MAX_PATHS:
+        return [], []  # a drawing
+    for item in paths:
+        if not pdfium_c.FPDFPageObj_GetBounds(item, left, bottom, right, top):
+            continue
+        width, height = right.value - left.value, top.value - bottom.value
+        if height <= _THIN < width:
+            across.append(_Ruling((top.value + bottom.value) / 2, left.value, right.value))
+        elif width <= _THIN < height:
+            down.append(_Ruling((left.value + right.value) / 2, bottom.value, top.value))
+        elif width > _THIN and height > _THIN and _is_stroked(item):
+            across += [_Ruling(at, left.value, right.value) for at in (top.value, bottom.value)]
+            down += [_Ruling(at, bottom.value, top.value) for at in (left.value, right.value)]
+    return across, down
+
+
+def _is_stroked(item: Any) -> bool:
+    fill, stroke = ctypes.c_int(), ctypes.c_int()
+    return bool(pdfium_c.FPDFPath_GetDrawMode(item, fill, stroke) and stroke.value)
+
+
+def _grids(across: list[_Ruling], down: list[_Ruling]) -> list[tuple[list[float], list[float]]]:
+    """The grids: heights of their rows from the top, and places of their columns from the left."""
+    across, down = _join_rulings(across), _join_rulings(down)
+    parents = list(range(len(across) + len(down)))
+
+    def root(place: int) -> int:
+        while parents[place] != place:
+            parents[place] = parents[parents[place]]
+            place = parents[place]
+        return place
+
+    for row, horizontal in enumerate(across):
+        for column, vertical in enumerate(down):
+            meets = (
+                horizontal.start - _NEAR <= vertical.at <= horizontal.end + _NEAR
+                and vertical.start - _NEAR <= horizontal.at <= vertical.end + _NEAR
+            )
+            if meets:
+                parents[root(len(across) + column)] = root(row)
+    groups: dict[int, tuple[list[float], list[float]]] = {}
+    for row, horizontal in enumerate(across):
+        groups.setdefault(root(row), ([], []))[0].append(horizontal.at)
+    for column, vertical in enumerate(down):
+        groups.setdefault(root(len(across) + column), ([], []))[1].append(vertical.at)
+    return [(_distinct(rows)[::-1], _distinct(columns)) for rows, columns in groups.values()]
+
+
+def _join_rulings(rulings: list[_Ruling]) -> list[_Ruling]:
+    """Join the pieces of a line: programs draw an edge for each cell."""
+    joined_rulings: list[_Ruling] = []
+    for ruling in sorted(rulings, key=lambda each: (round(each.at / _NEAR), each.start)):
+        last = joined_rulings[-1] if joined_rulings else None
+        if last is not None and abs(last.at - ruling.at) <= _NEAR and ruling.start <= last.end + _NEAR:
+            last.end = max(last.end, ruling.end)
+        else:
+            joined_rulings.append(_Ruling(ruling.at, ruling.start, ruling.end))
+    return joined_rulings
+
+
+def _distinct(places: list[float]) -> list[float]:
+    distinct: list[float] = []
+    for place in sorted(places):
+        if not distinct or place - distinct[-1] > _NEAR:
+            distinct.append(place)
+    return distinct
+
+
+def _text_within(textpage: Any, left: float, bottom: float, right: float, top: float) -> str:
+    return " ".join(textpage.get_text_bounded(left, bottom, right, top).split())
+
+
+# ── unruled tables ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def split_line(textpage: Any, line: TextLine) -> list[LinePart]:
+    """The parts of a line between wide gaps; most lines have no gap, and are not looked at letter by letter."""
+    single = LinePart(line.text, line.left, line.right, line.top, line.bottom, line.size)
+    if line.density < _MIN_DENSITY or line.size <= 0 or " " not in line.text:
+        return [single]
+    letters = line.text
+    if line.length != len(letters):  # some are left out of the text
+        return [single]
+    parts: list[LinePart] = []
+    start, left, right = 0, line.left, line.left
+    for place, letter in enumerate(letters):
+        if letter.isspace() or (box := letter_box(textpage, line.first + place)) is None:
+            continue
+        if box[0] - right > _MIN_GAP * line.size and place > start:
+            parts.append(
+                LinePart(letters[start:place].strip(), left, right, line.top, line.bottom, line.size)
+            )
+            start, left = place, box[0]
+        right = max(right, box[1])
+    parts.append(LinePart(letters[start:].strip(), left, right, line.top, line.bottom, line.size))
+    return [part for part in parts if part.text] or [single]
+
+
+def table_of_parts(parts: Sequence[LinePart], spacing: float) -> list[list[str]] | None:
+    """The rows of the table that these parts make, or None if they make none; `spacing` is that of lines, by their size."""
+    rows = _rows(parts)
+    wide = [row for row in rows if len(row.parts) > 1]
+    columns = _columns([part for row in wide for part in row.parts])
+    if len(columns) < 2 or len(wide) < (_MIN_ROWS if len(columns) == 2 else _MIN_ROWS - 1):
+        return None
+    cells: list[list[str]] = []
+    last_top = 0.0
+    for row in rows:
+        texts = [""] * len(columns)
+        for part in row.parts:
+            place = _column_of(part, columns)
+            texts[place] = f"{texts[place]} {part.text}".strip()
+        # What stands close below a row, and has fewer parts, continues its cells.
+        is_close = bool(cells) and last_top - row.top < 1.15 * spacing * row.parts[0].size
+        if (
+            is_close
+            and not any(text and not above for text, above in zip(texts, cells[-1], strict=True))
+            and not all(texts)
+        ):
+            cells[-1] = [f"{above} {below}".strip() for above, below in zip(cells[-1], texts, strict=True)]
+        else:
+            cells.append(texts)
+        last_top = row.top
+    return cells
+
+
+def is_prose(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the cells of every column are so long that these are columns of a page."""
+    columns = [[len(cell.split()) for cell in column if cell] for column in zip(*rows, strict=True)]
+    return all(lengths and median(lengths) >= _PROSE_WORDS for lengths in columns)
+
+
+def _rows(parts: Sequence[LinePart]) -> list[_Row]:
+    """The parts by their height, from the top, each row from the left."""
+    rows: list[_Row] = []
+    for part in sorted(parts, key=lambda each: -each.top):
+        if rows and abs(rows[-1].top - part.top) <= 0.5 * part.size:
+            rows[-1].parts.append(part)  # the highest letter of a row is its top
+        else:
+            rows.append(_Row(part.top, [part]))
+    for row in rows:
+        row.parts.sort(key=lambda part: part.left)
+    return rows
+
+
+def _columns(parts: Sequence[LinePart]) -> list[tuple[float, float]]:
+    """Where columns stand: parts that overlap are in one column."""
+    columns: list[tuple[float, float]] = []
+    for part in sorted(parts, key=lambda each: each.left):
+        if columns and part.left < columns[-1][1]:
+            columns[-1] = (columns[-1][0], max(columns[-1][1], part.right))
+        else:
+            columns.append((part.left, part.right))
+    return columns
+
+
+def _column_of(part: LinePart, columns: Sequence[tuple[float, float]]) -> int:
+    def overlap(place: int) -> float:
+        left, right = columns[place]
+        return min(right, part.right) - max(left, part.left)
+
+    return max(range(len(columns)), key=overlap)

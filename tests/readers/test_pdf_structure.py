@@ -1,0 +1,115 @@
+"""What a person sees on the pages of a PDF: headings, paragraphs, tables, columns, and what repeats on every page."""
+
+import pytest
+
+from tests.readers.conftest import ReadSample
+from tests.readers.pdf_writer import PdfPage, pdf
+
+STONES = [
+    "The miller dresses both stones every spring, before the first of the",
+    "harvest comes to the mill, and again in the autumn when it is done.",
+]
+WHEEL = [
+    "The wheel turns the shaft, the shaft turns the runner stone, and the",
+    "grain is ground between it and the bed stone, which does not move.",
+]
+
+
+def page(heading: str = "", *, size: float = 11, bold: bool = False) -> PdfPage:
+    """A page with a heading between two paragraphs."""
+    new = PdfPage()
+    new.paragraph(STONES)
+    if heading:
+        new.heading(heading, size=size, bold=bold)
+    new.paragraph(WHEEL)
+    return new
+
+
+@pytest.mark.parametrize(("size", "bold"), [(20, False), (13, False), (11, True), (13, True)])
+async def test_larger_or_bold_lines_by_themselves_are_headings(
+    read_sample: ReadSample, size: float, bold: bool
+) -> None:
+    reading = await read_sample(pdf([page("How stones wear", size=size, bold=bold)]), "a.pdf")
+    assert reading.text == f"{' '.join(STONES)}\n\n# How stones wear\n\n{' '.join(WHEEL)}\n\n"
+
+
+async def test_levels_follow_the_sizes_of_the_whole_document(read_sample: ReadSample) -> None:
+    pages = [page("The mill", size=20), page("The stones", size=15), page("The bed stone", bold=True)]
+    text = (await read_sample(pdf(pages), "a.pdf")).text
+    assert [line for line in text.splitlines() if line.startswith("#")] == [
+        "# The mill",
+        "## The stones",
+        "### The bed stone",
+    ]
+
+
+async def test_bold_words_in_a_paragraph_and_bold_paragraphs_are_no_headings(read_sample: ReadSample) -> None:
+    first = PdfPage()
+    first.paragraph(STONES)
+    first.text("Note well:", bold=True)
+    first.text("that the stones are worn.", x=140)
+    first.at -= 24
+    for line in [*STONES, *WHEEL]:
+        first.text(line, bold=True)
+        first.at -= 14
+    first.at -= 10
+    first.paragraph(WHEEL * 4)
+    text = (await read_sample(pdf([first]), "a.pdf")).text
+    assert "#" not in text
+    assert "Note well:" in text
+
+
+async def test_lines_that_run_along_the_edges_are_left_out(read_sample: ReadSample) -> None:
+    pages: list[PdfPage] = []
+    for number in range(1, 6):
+        new = page(f"Part {number} of it", size=16)
+        new.text("The Miller's Handbook", y=770, size=9)
+        new.text(f"Page {number} of 5", y=20, size=9)
+        pages.append(new)
+    text = (await read_sample(pdf(pages), "a.pdf")).text
+    assert "Handbook" not in text
+    assert "Page" not in text
+    assert text.count("# Part") == 5
+    alone = page()
+    alone.text("The Miller's Handbook", y=770, size=9)
+    assert "Handbook" in (await read_sample(pdf([alone]), "a.pdf")).text, "one page repeats nothing"
+
+
+@pytest.mark.parametrize("ruled", [True, False])
+async def test_a_table_is_a_table(read_sample: ReadSample, ruled: bool) -> None:
+    rows = [["stone", "made of", "weight"], ["runner", "French burr", "1,200"], ["bed", "granite", "900"]]
+    rows.append(["spare", "", "850"])
+    new = PdfPage()
+    new.paragraph(STONES)
+    new.at -= 20
+    if ruled:
+        new.grid(len(rows), 3)
+    for row in rows:
+        new.row(row)
+    new.at -= 20
+    new.paragraph(WHEEL)
+    text = (await read_sample(pdf([new]), "a.pdf")).text
+    table = "| stone | made of | weight |\n| --- | --- | --- |\n" + "".join(
+        f"| {' | '.join(row)} |\n" for row in rows[1:]
+    )
+    assert text == f"{' '.join(STONES)}\n\n{table}\n\n{' '.join(WHEEL)}\n\n"
+
+
+async def test_columns_of_prose_are_read_one_after_the_other(read_sample: ReadSample) -> None:
+    new = PdfPage()
+    left = ["the runner stone turns above", "the bed stone, which is fixed", "to the floor of the old mill"]
+    right = ["grain falls into the eye and", "leaves as flour at the skirt", "where a broom sweeps it away"]
+    for first, second in zip(left, right, strict=True):
+        new.text(first, x=72)
+        new.text(second, x=320)
+        new.at -= 14
+    text = (await read_sample(pdf([new]), "a.pdf")).text
+    assert " ".join(text.split()) == " ".join([*left, *right])
+
+
+async def test_a_box_around_text_is_no_table(read_sample: ReadSample) -> None:
+    new = PdfPage()
+    new.paragraph(STONES)
+    new.grid(1, 1, width=480, height=60)
+    new.paragraph(WHEEL)
+    assert "|" not in (await read_sample(pdf([new]), "a.pdf")).text
