@@ -34,7 +34,6 @@ NOT_RUN = {
     "gristmill connector add": "speaks to a service of others",
     "gristmill sync work": "speaks to a service of others",
     "gristmill keys create agent": "changes the machine",
-    "gristmill base embedder": "tests/cli/test_embedder_swap.py runs it, with a base",
     "gristmill worker": "never ends",
     "GRISTMILL_WORKER_PROCESSES=2 gristmill serve": "never ends",
     "curl -s localhost:7373/api/search": "needs a server on the default port",
