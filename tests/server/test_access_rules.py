@@ -144,8 +144,10 @@ async def send_probe(
 
 
 def code_of(answer: httpx.Response) -> str:
-    """The code of a problem document, or of an error below `/v1`."""
+    """The code of a problem document, or of an error below `/v1` or `/dify`."""
     problem = answer.json()
+    if "error_code" in problem:
+        return {1002: "no_key", 2001: "base_not_found"}[problem["error_code"]]
     return problem["error"]["code"] if "error" in problem else problem["code"]
 
 

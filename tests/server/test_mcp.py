@@ -34,11 +34,13 @@ TOOLS = {
 
 
 @asynccontextmanager
-async def agent(url: str, key: str | None = None, **extra: str) -> AsyncGenerator[ClientSession]:
+async def agent(
+    url: str, key: str | None = None, path: str = "/mcp", **extra: str
+) -> AsyncGenerator[ClientSession]:
     headers = ({} if key is None else {"Authorization": f"Bearer {key}"}) | extra
     async with (
         httpx.AsyncClient(headers=headers, trust_env=False) as http,
-        streamable_http_client(f"{url}/mcp", http_client=http) as (read, write, _),
+        streamable_http_client(f"{url}{path}", http_client=http) as (read, write, _),
         ClientSession(read, write) as session,
     ):
         await session.initialize()
@@ -167,6 +169,61 @@ async def test_an_agent_on_behalf_of_a_person_sees_what_the_api_shows_for_them(
             assert "(role_too_low)" in await tool_error(session, "list_items", base="b")
         async with agent(url, admin, **{ON_BEHALF: "person"}) as session:
             assert "(bad_principal)" in await tool_error(session, "list_items", base="b")
+
+
+async def test_an_agent_of_one_base_uses_every_tool_and_finds_nothing_of_another(
+    mill: app.Gristmill, http: httpx.AsyncClient
+) -> None:
+    """By the base's name or id; neither a base nor an item of another base comes into being or into sight."""
+    async with mount(mill.api), serve_api(mill) as url:
+        async with agent(url) as session:
+            other = (await call_tool(session, "add_note", base="other", content="A wheel of iron."))[
+                "created"
+            ][0]
+            await call_tool(session, "add_note", base="notes", content="The mill wheel turns.")
+        bases = {
+            entry["name"]: entry["id"] for entry in (await http.get("/api/knowledge-bases")).json()["items"]
+        }
+        async with agent(url, path="/mcp/notes") as session:
+            assert {tool.name for tool in (await session.list_tools()).tools} == TOOLS - {"list_bases"}
+            file = (await call_tool(session, "add_file", name="oak.md", content="A wheel of oak."))[
+                "created"
+            ][0]
+            await call_tool(session, "add_url", url="https://example.org/")
+
+            async def is_searchable() -> bool:
+                return (await call_tool(session, "status"))["bases"][0]["items"].get("completed", 0) >= 2
+
+            await wait_until(is_searchable)
+            hits = (await call_tool(session, "search", query="wheel"))["hits"]
+            assert {hit["baseId"] for hit in hits} == {bases["notes"]}
+            assert (await call_tool(session, "read_content", item_id=file["id"]))["text"] == "A wheel of oak."
+            assert len((await call_tool(session, "grep", words="oak"))["matches"]) == 1
+            assert len((await call_tool(session, "grep", words="oak", item_id=file["id"]))["matches"]) == 1
+            assert len((await call_tool(session, "list_items"))["items"]) == 3
+            await call_tool(session, "why_not", item_id=file["id"], query="wheel")
+            for tool, arguments in (
+                ("read_content", {"item_id": other["id"]}),
+                ("grep", {"item_id": other["id"], "words": "iron"}),
+                ("why_not", {"item_id": other["id"], "query": "iron"}),
+                ("delete_items", {"item_ids": [other["id"]]}),
+                ("reindex_items", {"item_ids": [other["id"]]}),
+            ):
+                await tool_error(session, tool, **arguments)
+        async with agent(url, path=f"/mcp/{bases['notes']}") as session:
+            await call_tool(session, "add_note", content="A note by id.")
+            await call_tool(session, "reindex_items", item_ids=[file["id"]])
+            await call_tool(session, "delete_items", item_ids=[file["id"]])
+        async with agent(url, path="/mcp/missing") as session:
+            assert "base_not_found" in await tool_error(session, "search", query="wheel")
+            assert "base_not_found" in await tool_error(session, "add_note", content="x")
+        _, secret = await new_key(mill.db, LOCAL_ORG, "reader", email="bob@example.org")
+        async with agent(url, secret, path="/mcp/notes") as session:
+            assert "base_not_found" in await tool_error(session, "search", query="wheel")
+        async with agent(url, secret, path=f"/mcp/{bases['notes']}") as session:
+            assert "role_too_low" in await tool_error(session, "add_note", content="x")
+        names = {entry["name"] for entry in (await http.get("/api/knowledge-bases")).json()["items"]}
+        assert names == {"notes", "other"}
 
 
 async def test_wrong_arguments_are_refused_in_plain_words(mill: app.Gristmill) -> None:

@@ -47,7 +47,8 @@ select f.id, f.name, f.purpose, f.blob_hash as blob, f.size, f.created_at, f.exp
        and (%(above)s::uuid is null or f.id > %(above)s)
        and (f.expires_at is null or f.expires_at > clock_now()) and (%(purpose)s::text is null or f.purpose = %(purpose)s)
        and (%(principals)s::text[] is null or f.acl && %(principals)s::text[])
-     order by f.id limit %(limit)s)) f;
+     order by f.id limit %(limit)s)) f
+ order by case when %(down)s then f.id end desc, f.id;
 
 -- name: delete_file
 -- Deletes a file; its blob, for the caller to remove if nothing else uses it.
@@ -121,7 +122,8 @@ select b.* from ((
        and (%(below)s::uuid is null or b.id < %(below)s) and (%(above)s::uuid is null or b.id > %(above)s)
        and (%(principals)s::text[] is null or b.acl && %(principals)s::text[]
             or exists (select from item i where i.base_id = b.id and i.acl && %(principals)s::text[]))
-     order by b.id limit %(limit)s)) b;
+     order by b.id limit %(limit)s)) b
+ order by case when %(down)s then b.id end desc, b.id;
 
 -- name: page_documents
 -- Documents of a base that principals see, up or down from a place: all, those of a status, those of a batch.

@@ -28,6 +28,8 @@ _READ_ONLY_POSTS = frozenset(
         "/api/knowledge-bases/{base_id}/search",
         "/api/knowledge-items/{item_id}/why-not",
         "/v1/vector_stores/{store_id}/search",
+        "/v1/chat/completions",
+        "/dify/retrieval",
     }
 )
 
@@ -162,6 +164,9 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/v1/vector_stores/{store_id}/file_batches/{batch_id}"): _ACL_FILTERED,
     ("POST", "/v1/vector_stores/{store_id}/file_batches/{batch_id}/cancel"): _EDITOR,
     ("GET", "/v1/vector_stores/{store_id}/file_batches/{batch_id}/files"): _ACL_FILTERED,
+    ("GET", "/v1/models"): _ACL_FILTERED,
+    ("POST", "/v1/chat/completions"): _ACL_FILTERED,
+    ("POST", "/dify/retrieval"): _ACL_FILTERED,
     ("GET", "/api/health/invariants"): _ADMIN,
     ("GET", "/api/health/reconciler"): _OPERATOR,
     ("POST", "/api/health/reconciler"): _OPERATOR,

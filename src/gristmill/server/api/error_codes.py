@@ -38,6 +38,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
         "key_not_found",
         "no_such_batch",
         "no_such_file",
+        "no_such_model",
         "no_such_route",
         "not_found",
         "run_not_found",

@@ -6,8 +6,10 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from gristmill.server import api
+from gristmill.server.compat import dify, openai
 from gristmill.server.compat.error_shapes import ErrorShapes
-from gristmill.server.compat.openai import ROUTERS
+
+ROUTERS = (*openai.ROUTERS, dify.router)
 
 
 def create(context: api.ApiContext, pages: Callable[[ASGIApp], ASGIApp]) -> FastAPI:

@@ -20,8 +20,7 @@ _TYPES = {
     404: "not_found_error",
     429: "rate_limit_error",
 }
-_DIFY_CODES = {401: 1002, 403: 1002, 404: 2001}
-_DIFY_BAD_FORMAT = 1001
+_DIFY_CODES = {401: 1002, 403: 1002, 404: 2001}  # no such key, no such knowledge; else the status
 
 
 class ErrorShapes:
@@ -95,5 +94,5 @@ def _openai_error(problem: dict[str, Any], status: int) -> dict[str, Any]:
 
 
 def _dify_error(problem: dict[str, Any]) -> dict[str, Any]:
-    code = _DIFY_CODES.get(problem["status"], _DIFY_BAD_FORMAT if problem["status"] < 500 else 500)
-    return {"error_code": code, "error_msg": problem["detail"]}
+    status: int = problem["status"]
+    return {"error_code": _DIFY_CODES.get(status, status), "error_msg": problem["detail"]}

@@ -1,4 +1,4 @@
-"""`/mcp`: the tools over streamable HTTP.
+"""`/mcp`: the tools over streamable HTTP, for all bases; `/mcp/{base}`: for one base, named by its id or name.
 
 A request without a caller gets 401. The tools send requests to the REST API in this process, with the credentials of the MCP
 request (and the person that it is made on behalf of), so that the API makes every access decision. No session is kept between requests.
@@ -26,21 +26,26 @@ from gristmill.server.api.problems import problem_for
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
+    from gristmill.server.mcp.strict_server import StrictServer
+
 _FORWARDED_HEADERS = ("authorization", "cookie", "origin", ON_BEHALF.lower())
 _LOCAL_CLIENT = ("127.0.0.1", 0)
 _request_headers: ContextVar[dict[str, str]] = ContextVar("headers")
+_request_base: ContextVar[str] = ContextVar("base")
 _request_client: ContextVar[tuple[str, int]] = ContextVar("client", default=_LOCAL_CLIENT)
 
 
 @asynccontextmanager
 async def mount(api: FastAPI) -> AsyncGenerator[None]:
     """Serve `/mcp` from `api` within this context."""
-    endpoint = _Endpoint(api)
-    api.router.routes.append(Route("/mcp", endpoint))
+    all_bases, one_base = _Endpoint(api), _BaseEndpoint(api)
+    api.router.routes.append(Route("/mcp", all_bases))
+    api.router.routes.append(Route("/mcp/{base}", one_base))
     try:
         yield
     finally:
-        await endpoint.stop()
+        await all_bases.stop()
+        await one_base.stop()
 
 
 class _Endpoint:
@@ -70,8 +75,7 @@ class _Endpoint:
 
     async def _start(self) -> "StreamableHTTPSessionManager":
         await self.stop()  # what a request that was cancelled here left
-        tools = await asyncio.to_thread(importlib.import_module, "gristmill.server.mcp.tools")
-        server = tools.create(self._new_client)
+        server = await self._create_server()
         server.streamable_http_app()  # creates the session manager
         manager, ready = server.session_manager, asyncio.Event()
 
@@ -86,8 +90,24 @@ class _Endpoint:
         self._manager = manager
         return manager
 
+    async def _create_server(self) -> "StrictServer":
+        tools = await asyncio.to_thread(importlib.import_module, "gristmill.server.mcp.tools")
+        return tools.create(self._new_client)
+
     def _new_client(self) -> Client:
         transport = httpx.ASGITransport(
             app=self._api, raise_app_exceptions=False, client=_request_client.get()
         )
         return Client("http://localhost", headers=_request_headers.get(), transport=transport, retries=1)
+
+
+class _BaseEndpoint(_Endpoint):
+    """Serves `/mcp/{base}`: one server for all bases; each request says which one it is about."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        _request_base.set(scope["path_params"]["base"])
+        await super().__call__(scope, receive, send)
+
+    async def _create_server(self) -> "StrictServer":
+        tools = await asyncio.to_thread(importlib.import_module, "gristmill.server.mcp.base_tools")
+        return tools.create(self._new_client, _request_base.get)

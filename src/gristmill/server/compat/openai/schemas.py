@@ -1,6 +1,6 @@
 """Request bodies as OpenAI's SDKs send them. An unknown field is refused, as it is there."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import (
     BaseModel,
@@ -203,6 +203,15 @@ class StoreSearch(OpenAiRequest):
     max_num_results: Annotated[StrictInt, Field(ge=1, le=50)] = 10
     ranking_options: RankingOptions = RankingOptions()
     rewrite_query: StrictBool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, body: object) -> object:
+        """Some clients send null for what they don't set."""
+        if not isinstance(body, dict):
+            return body
+        fields = cast(dict[str, object], body)
+        return {name: value for name, value in fields.items() if value is not None}
 
     @property
     def queries(self) -> list[str]:

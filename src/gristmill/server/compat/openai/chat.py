@@ -1,0 +1,192 @@
+"""`/v1/chat/completions` and `/v1/models`: chat clients ask a base, and get an answer with citations.
+
+    model gristmill:BASE       the base of this name or id
+    model gristmill            all bases that the caller sees
+
+The last message is the question, the ones before it are the conversation. The answer comes from `answers/`: found under the
+caller's permissions, written by the configured chat model, refused without asking it when nothing fits. Most clients show only the
+text, so the sources are listed below it too; `citations` and `retrieved` are further fields of the response.
+"""
+
+import json
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Annotated, Any, Literal
+from uuid import UUID, uuid4
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, model_validator
+
+from gristmill import catalog, search
+from gristmill.answers import AnswerEnd, AnswerEvent, AnswerText, Citation, Passage, Retrieved
+from gristmill.answers.asker import PASSAGES
+from gristmill.answers.model import ChatMessage
+from gristmill.catalog import Viewer
+from gristmill.errors import GristmillError, NotFound
+from gristmill.server.api.context import ApiContext, CurrentContext, CurrentViewer
+from gristmill.server.api.event_stream import EventStream
+from gristmill.server.api.router import ApiRouter
+from gristmill.server.api.schemas.ask import CitationOut, PassageOut
+from gristmill.server.api.schemas.common import require_storable
+from gristmill.server.api.search_targets import MAX_BASES, find_targets
+from gristmill.server.compat.find_base import find_named_base
+
+router = ApiRouter("/v1", tag="OpenAI chat")
+
+_MODEL = "gristmill"
+_MAX_QUESTION = 10_000  # characters, as for every search
+_ROLES: dict[str, Literal["system", "user", "assistant"]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+}
+
+
+class MessagePart(BaseModel):
+    """A part of a message; only text can be searched for."""
+
+    model_config = ConfigDict(extra="ignore")
+    type: Literal["text"]
+    text: StrictStr
+
+
+class Message(BaseModel):
+    """A message of the conversation."""
+
+    model_config = ConfigDict(extra="ignore")
+    role: Literal["system", "developer", "user", "assistant"]
+    content: StrictStr | list[MessagePart]
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+
+    @model_validator(mode="after")
+    def _require_storable_text(self) -> "Message":
+        require_storable(self.text, "content")
+        return self
+
+
+class ChatRequest(BaseModel):
+    """A question to a base. Settings of the model, such as `temperature`, are the server's, so they are ignored here."""
+
+    model_config = ConfigDict(extra="ignore")
+    model: Annotated[StrictStr, Field(min_length=1, max_length=300)]
+    messages: Annotated[list[Message], Field(min_length=1, max_length=200)]
+    stream: StrictBool = False
+
+    @model_validator(mode="after")
+    def _require_question(self) -> "ChatRequest":
+        question = self.messages[-1]
+        if question.role != "user" or not question.text.strip():
+            raise ValueError("the last of messages must be from the user, and must not be empty")
+        if len(question.text) > _MAX_QUESTION:
+            raise ValueError(f"the last of messages must have at most {_MAX_QUESTION:,} characters")
+        return self
+
+
+@router.get("/models", include_in_schema=False)
+async def list_models(context: CurrentContext, viewer: CurrentViewer) -> dict[str, Any]:
+    """List a model for each base that the caller sees, and one for all of them."""
+    async with context.db.connection() as tx:
+        bases = await catalog.list_bases(tx, limit=MAX_BASES, viewer=viewer)
+    models = [_model(_MODEL, 0)]
+    models += [_model(f"{_MODEL}:{base.name}", int(base.created_at.timestamp())) for base in bases]
+    return {"object": "list", "data": models}
+
+
+def _model(name: str, created: int) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": created, "owned_by": _MODEL}
+
+
+@router.post("/chat/completions", include_in_schema=False, response_model=None)
+async def complete_chat(
+    body: ChatRequest, context: CurrentContext, viewer: CurrentViewer
+) -> dict[str, Any] | EventStream:
+    """Answer the last message from a base."""
+    context.asker.require_model()
+    targets = await find_targets(context, viewer, await _base_ids(body.model, context, viewer))
+    *earlier, question = body.messages
+    request = search.SearchRequest(query=question.text, limit=PASSAGES, viewer=viewer)
+    conversation = [ChatMessage(_ROLES[message.role], message.text) for message in earlier]
+    events = context.asker.ask(targets, request, conversation)
+    first = await anext(events)  # before the response starts, so that an error still has a status
+    passages = list(first.passages) if isinstance(first, Retrieved) else []
+    head = {"id": f"chatcmpl-{uuid4().hex}", "created": int(time.time()), "model": body.model}
+    if body.stream:
+        return EventStream(_chunks(head, passages, events), headers={"Cache-Control": "no-store"})
+    end = AnswerEnd("", [], is_refusal=True)
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, AnswerEnd):
+                end = event
+    content = end.answer + _source_list(end.citations)
+    choice = {"index": 0, "finish_reason": "stop", "logprobs": None}
+    message = {"role": "assistant", "content": content, "refusal": None}
+    return {
+        **head,
+        "object": "chat.completion",
+        "choices": [{**choice, "message": message}],
+        **_evidence(end.citations, passages),
+    }
+
+
+async def _base_ids(model: str, context: ApiContext, viewer: Viewer) -> list[UUID] | None:
+    prefix, separator, name = model.partition(":")
+    if prefix != _MODEL or (separator and not name):
+        raise NotFound(
+            f"There is no model {model!r}. Use gristmill:BASE, with the name or id of a base; /v1/models lists them.",
+            code="no_such_model",
+        )
+    return [(await find_named_base(context.db, name, viewer)).id] if name else None
+
+
+async def _chunks(
+    head: dict[str, Any], passages: Sequence[Passage], events: AsyncGenerator[AnswerEvent]
+) -> AsyncGenerator[bytes]:
+    """The answer as OpenAI streams it. An error in the middle is a last event, which its clients raise."""
+    head = {**head, "object": "chat.completion.chunk"}
+    async with aclosing(events):
+        yield _chunk(head, {"role": "assistant", "content": ""})
+        try:
+            async for event in events:
+                if isinstance(event, AnswerText):
+                    yield _chunk(head, {"content": event.text})
+                elif isinstance(event, AnswerEnd):
+                    if sources := _source_list(event.citations):
+                        yield _chunk(head, {"content": sources})
+                    yield _chunk({**head, **_evidence(event.citations, passages)}, {}, "stop")
+            yield b"data: [DONE]\n\n"
+        except GristmillError as error:
+            problem = {"message": error.message, "type": "server_error", "param": None, "code": error.code}
+            yield _frame({"error": problem})
+
+
+def _chunk(head: dict[str, Any], delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
+    return _frame({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]})
+
+
+def _frame(content: dict[str, Any]) -> bytes:
+    return f"data: {json.dumps(content, ensure_ascii=False)}\n\n".encode()
+
+
+def _evidence(citations: Sequence[Citation], passages: Sequence[Passage]) -> dict[str, Any]:
+    """What the answer cites, and everything that was found, as `/api/ask` shows it."""
+    return {
+        "citations": [
+            CitationOut.of(citation).model_dump(mode="json", by_alias=True) for citation in citations
+        ],
+        "retrieved": [PassageOut.of(passage).model_dump(mode="json", by_alias=True) for passage in passages],
+    }
+
+
+def _source_list(citations: Sequence[Citation]) -> str:
+    lines = [
+        f"[{citation.number}] {citation.hit.title}"
+        + (f", page {citation.hit.page}" if citation.hit.page is not None else "")
+        + (f", {citation.hit.source['url']}" if citation.hit.source.get("url") else "")
+        for citation in citations
+    ]
+    return "\n\n" + "\n".join(lines) if lines else ""
