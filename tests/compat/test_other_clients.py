@@ -43,7 +43,16 @@ def node_folder(cache_dir: Path) -> Path:
     folder = cache_dir / NODE_CLIENT
     if not (folder / "node_modules/openai/package.json").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        command = [node_tool("npm"), "install", "--prefix", str(folder), "--ignore-scripts", "--no-audit"]
+        npm = Path(node_tool("node")).parent.parent / "lib/node_modules/npm/bin/npm-cli.js"
+        command = [
+            node_tool("node"),
+            str(npm),
+            "install",
+            "--prefix",
+            str(folder),
+            "--ignore-scripts",
+            "--no-audit",
+        ]
         command += ["--no-fund", "--fetch-retries=0", "--fetch-timeout=20000", NODE_CLIENT]
         ended = subprocess.run(command, capture_output=True, text=True, env=with_node(), check=False)
         if ended.returncode != 0:
