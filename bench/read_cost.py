@@ -39,7 +39,7 @@ from bench.reads_load import PAGE
 from gristmill import app, catalog, identity, niceness
 from gristmill.catalog import BaseId, ItemId, Viewer
 from gristmill.cli.serve import Server
-from gristmill.client import Client
+from gristmill.client import AsyncClient
 from gristmill.identity import LOCAL_ORG, NewApiKey
 from gristmill.operations import guards
 from gristmill.server import api, ui
@@ -80,7 +80,7 @@ async def fill(folder: Path) -> tuple[str, list[str], str]:
     async with (
         app.gristmill(settings, work=True, extra_embedders=embedders) as mill,
         serve_api(mill) as url,
-        Client(url) as client,
+        AsyncClient(url) as client,
     ):
         base = (await client.create_base("read", acl=["org:*"]))["id"]
         notes = [

@@ -26,7 +26,7 @@ import uvloop
 
 from bench.free_embedder import FreeEmbedder
 from gristmill import app, niceness
-from gristmill.client import Client
+from gristmill.client import AsyncClient
 from gristmill.settings import load
 from tests.crash.event_consumers import Daemon
 from tests.gristmill_process import environment, run_command
@@ -50,7 +50,7 @@ async def serve_free_embedder() -> None:
         await asyncio.Event().wait()
 
 
-async def create_filled_base(mill: Client) -> tuple[str, list[str]]:
+async def create_filled_base(mill: AsyncClient) -> tuple[str, list[str]]:
     """Create a base with notes, and wait until all are searchable."""
     base = (await mill.create_base("read", acl=["org:*"]))["id"]
     notes = [
@@ -64,7 +64,7 @@ async def create_filled_base(mill: Client) -> tuple[str, list[str]]:
     return base, ids
 
 
-async def count_embedded(mill: Client) -> float:
+async def count_embedded(mill: AsyncClient) -> float:
     """The number of texts embedded so far."""
     text = (await mill.http.get("/metrics")).text
     return sum(float(value) for value in _EMBEDDED.findall(text))
@@ -94,7 +94,7 @@ class Window:
         return f"{self.embedded:.0f} texts embedded in {self.seconds:.1f} s; CPU-s: {shares}"
 
 
-async def _watch(mill: Client, daemon: Daemon, work: Coroutine[Any, Any, Any]) -> Window:
+async def _watch(mill: AsyncClient, daemon: Daemon, work: Coroutine[Any, Any, Any]) -> Window:
     """Measure while `work` runs."""
     assert daemon.process is not None
     before, cpu, started = await count_embedded(mill), _cpu_by_name(daemon.process.pid), time.monotonic()
@@ -114,7 +114,7 @@ async def measure(options: argparse.Namespace, folder: Path) -> bool:
     daemon = Daemon(arguments, env, folder / "log")
     try:
         url = (await daemon.start()).rpartition(" ")[2].strip()
-        async with Client(url) as mill:
+        async with AsyncClient(url) as mill:
             base, ids = await create_filled_base(mill)
             corpus = (await mill.create_base("ingest"))["id"]
             if not options.idle:

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.slow
 WITHOUT = {
     "serve": "runs until it is stopped; its log is JSON (`log_format`)",
     "worker": "runs until it is stopped; its log is JSON (`log_format`)",
-    "mcp": "speaks the Model Context Protocol, which is JSON",
 }
 
 

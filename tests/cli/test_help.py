@@ -1,5 +1,6 @@
 """`--help` is written for people: names of values instead of types of Python."""
 
+import shlex
 from typing import Any, cast
 
 import pytest
@@ -34,7 +35,23 @@ def test_help_names_arguments_defaults_and_ranges() -> None:
     add = CliRunner().invoke(cli, ["add", "--help"], prog_name="gristmill").stdout
     assert add.startswith("Usage: gristmill add [OPTIONS] BASE [PATH_OR_URL]...\n")
     search = CliRunner().invoke(cli, ["search", "--help"]).stdout
-    assert "--limit NUMBER   Maximum number of hits. [1 to 100, default: 10]" in search
+    assert "--limit NUMBER      Maximum number of hits. [1 to 100, default: 10]" in search
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_has_an_example_that_the_command_takes(words: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(cli, [*words, "--help"], prog_name="gristmill", env={"COLUMNS": "200"}).stdout
+    _, _, examples = shown.partition("\n  Example")
+    lines = [line.strip() for line in examples.splitlines()[1:] if line.strip()]
+    assert lines, shown
+    for line in lines:
+        arguments = shlex.split(line.partition(" > ")[0])
+        arguments = arguments[arguments.index("gristmill") + 1 :]
+        assert tuple(arguments[: len(words)]) == words
+        command = cast(Any, typer.main.get_command(cli))
+        while hasattr(command, "commands") and arguments and arguments[0] in command.commands:
+            command, arguments = command.commands[arguments[0]], arguments[1:]
+        command.make_context("gristmill", arguments).close()
 
 
 def test_a_missing_argument_is_named_as_in_the_help() -> None:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from gristmill import app
-from gristmill.client import Client, Refused, SyncClient
+from gristmill.client import AsyncClient, Client, Refused
 from tests.serve_api import serve_api
 
 pytestmark = pytest.mark.slow
@@ -37,7 +37,7 @@ class LossyTransport(httpx.AsyncBaseTransport):
 async def test_a_change_whose_response_was_lost_is_retried_and_executed_once(mill: app.Gristmill) -> None:
     async with serve_api(mill) as url:
         network = LossyTransport(2)
-        async with Client(url, transport=network) as client:
+        async with AsyncClient(url, transport=network) as client:
             base = await client.create_base("one")
             assert network.request_count == 3
             assert [known_base["id"] for known_base in await client.bases()] == [base["id"]]
@@ -51,7 +51,7 @@ async def test_upload_wait_search_and_delete(mill: app.Gristmill, tmp_path: Path
     paths[0].write_text("the mill wheel turns " * 20_000)
     paths[1].write_text("the river flows")
     progress_calls: list[tuple[int, int]] = []
-    async with serve_api(mill) as url, Client(url) as client:
+    async with serve_api(mill) as url, AsyncClient(url) as client:
         base = await client.base_named("notes", create=True)
         result = await client.upload(
             base["id"], paths, progress=lambda sent, total: progress_calls.append((sent, total))
@@ -72,7 +72,7 @@ async def test_upload_wait_search_and_delete(mill: app.Gristmill, tmp_path: Path
 
 async def test_the_sync_client_needs_no_event_loop(mill: app.Gristmill) -> None:
     def use(url: str) -> Any:
-        with SyncClient(url) as client:
+        with Client(url) as client:
             base = client.base_named("sync", create=True)
             result = client.add(base["id"], [{"type": "note", "content": "a wheel"}])
             client.wait(base["id"], [item["id"] for item in result["created"]])
@@ -83,7 +83,7 @@ async def test_the_sync_client_needs_no_event_loop(mill: app.Gristmill) -> None:
 
 
 async def test_an_unreachable_server_is_reported_after_the_retries() -> None:
-    async with Client("http://127.0.0.1:9", retries=1) as client:
+    async with AsyncClient("http://127.0.0.1:9", retries=1) as client:
         with pytest.raises(Refused) as error:
             await client.bases()
     assert error.value.code == "no_answer"

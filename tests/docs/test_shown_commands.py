@@ -48,6 +48,7 @@ RUN = (
     "curl -F files=@stones.md",
     "gristmill --install-completion",
     "gristmill embedder ",
+    "gristmill mcp install",
     "gristmill base create notes --embedder",
 )
 
@@ -131,6 +132,18 @@ def test_the_commands_about_embedders_work(database_url: str, data_dir: Path, ca
             assert process.returncode == 0, (line, process.stderr)
         prefix = "search_query: "
         assert all(request.body["input"][0].startswith(prefix) for request in running.requests[1:])
+
+
+@pytest.mark.parametrize(
+    "line", [line for line in shown_commands() if line.startswith("gristmill mcp install")]
+)
+def test_agents_are_configured_as_shown(line: str, data_dir: Path, cache_dir: Path, tmp_path: Path) -> None:
+    env = {**environment(data_dir, cache_dir), "HOME": str(tmp_path)}
+    arguments = shlex.split(line)[1:]
+    process = run_command(env, *arguments)
+    assert process.returncode == 0, process.stderr
+    text = (tmp_path / ".cursor" / "mcp.json").read_text() if "--write" in arguments else process.stdout
+    assert "/mcp" in text
 
 
 def test_completion_is_installed_where_the_shell_looks(tmp_path: Path) -> None:

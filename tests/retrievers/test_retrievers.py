@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableLambda
 from pydantic import SecretStr
 
 from gristmill import app
-from gristmill.client import Client, Refused
+from gristmill.client import AsyncClient, Refused
 from gristmill.retrievers import langchain
 from tests.serve_api import serve_api
 
@@ -23,7 +23,7 @@ class Server:
 
 @pytest.fixture
 async def server(mill: app.Gristmill) -> AsyncGenerator[Server]:
-    async with serve_api(mill) as url, Client(url) as client:
+    async with serve_api(mill) as url, AsyncClient(url) as client:
         base = (await client.create_base("mill"))["id"]
         notes = ["# Drive\n\nThe wheel is driven by the river.", "The miller sleeps at night."]
         result = await client.add(base, [{"type": "note", "content": note} for note in notes])

@@ -2,8 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,55 +9,21 @@ import httpx
 import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.types import TextContent
 from pydantic import AnyUrl
 
 from gristmill import app
-from gristmill.identity import LOCAL_ORG
+from gristmill.identity import LOCAL_ORG, Role
 from gristmill.server.api.context import ON_BEHALF
 from gristmill.server.mcp import mount
-from gristmill.server.mcp.tools import DATA_NOTICE, find_matches
+from gristmill.server.mcp.results import DATA_NOTICE
+from gristmill.server.mcp.tools import find_matches
 from tests.gristmill_process import environment
 from tests.serve_api import serve_api
+from tests.server.agents import EDITOR_TOOLS, READER_TOOLS, TOOLS, agent, call_tool, tool_error, tool_names
 from tests.server.clients import new_key
 from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.slow
-
-TOOLS = {
-    *("list_bases", "search", "read_content", "grep", "list_items", "status", "why_not"),
-    *("add_note", "add_url", "add_file", "delete_items", "reindex_items"),
-}
-
-
-@asynccontextmanager
-async def agent(
-    url: str, key: str | None = None, path: str = "/mcp", **extra: str
-) -> AsyncGenerator[ClientSession]:
-    headers = ({} if key is None else {"Authorization": f"Bearer {key}"}) | extra
-    async with (
-        httpx.AsyncClient(headers=headers, trust_env=False) as http,
-        streamable_http_client(f"{url}{path}", http_client=http) as (read, write, _),
-        ClientSession(read, write) as session,
-    ):
-        await session.initialize()
-        yield session
-
-
-async def call_tool(session: ClientSession, tool: str, **arguments: Any) -> dict[str, Any]:
-    result = await session.call_tool(tool, arguments)
-    assert not result.isError, result.content
-    assert result.structuredContent is not None
-    return result.structuredContent
-
-
-async def tool_error(session: ClientSession, tool: str, **arguments: Any) -> str:
-    result = await session.call_tool(tool, arguments)
-    assert result.isError
-    (content,) = result.content
-    assert isinstance(content, TextContent)
-    return content.text
 
 
 async def test_the_audit_log_has_the_address_of_the_agent(
@@ -76,7 +40,7 @@ async def test_the_audit_log_has_the_address_of_the_agent(
 
 async def test_an_agent_can_use_every_tool(mill: app.Gristmill) -> None:
     async with mount(mill.api), serve_api(mill) as url, agent(url) as session:
-        assert {tool.name for tool in (await session.list_tools()).tools} == TOOLS
+        assert await tool_names(session) == TOOLS
         note = (await call_tool(session, "add_note", base="notes", content="The mill wheel turns."))[
             "created"
         ][0]
@@ -87,7 +51,7 @@ async def test_an_agent_can_use_every_tool(mill: app.Gristmill) -> None:
         assert page["created"][0]["type"] == "url"
 
         async def is_done() -> bool:
-            items = (await call_tool(session, "status", base="notes"))["bases"][0]["items"]
+            items = (await call_tool(session, "status", base="notes"))["bases"][0]["itemCounts"]
             return items.get("completed", 0) >= 2
 
         await wait_until(is_done, every=0.2)
@@ -100,7 +64,7 @@ async def test_an_agent_can_use_every_tool(mill: app.Gristmill) -> None:
         assert relaxed["corrected"] == [{"word": "whele", "replacement": "wheel"}]
         assert hit["itemId"] == note["id"]
         assert hit["citation"].endswith("characters 0-21")
-        part = await call_tool(session, "read_content", item_id=note["id"], start=4, length=4)
+        part = await call_tool(session, "get_document", item_id=note["id"], start=4, length=4)
         assert (part["text"], part["total"]) == ("mill", 21)
         read = await session.read_resource(AnyUrl(hit["resource"]))
         assert getattr(read.contents[0], "text", None) == "The mill wheel turns."
@@ -111,9 +75,53 @@ async def test_an_agent_can_use_every_tool(mill: app.Gristmill) -> None:
         assert page["nextCursor"]
         assert "reasons" in await call_tool(session, "why_not", item_id=note["id"], query="ocean")
         assert (await call_tool(session, "reindex_items", base="notes", item_ids=[note["id"]]))["rootIds"]
-        assert (await call_tool(session, "delete_items", base="notes", item_ids=[note["id"]]))["rootIds"]
-        assert "(item_not_found)" in await tool_error(session, "read_content", item_id=note["id"])
-        assert "is not an item id" in await tool_error(session, "read_content", item_id="../x")
+        section = await call_tool(session, "get_section", item_id=note["id"], at=hit["source"]["start"])
+        assert (section["text"], section["previous"]) == ("The mill wheel turns.", None)
+        assert "is not an item id" in await tool_error(session, "get_document", item_id="../x")
+
+
+async def test_a_deletion_takes_two_calls(mill: app.Gristmill) -> None:
+    """The first one shows what would be deleted; its confirmation is for these items alone."""
+    async with mount(mill.api), serve_api(mill) as url, agent(url) as session:
+        ids = [
+            (await call_tool(session, "add_note", base="notes", content=text))["created"][0]["id"]
+            for text in ("The wheel turns.", "The river flows.")
+        ]
+        preview = await call_tool(session, "delete_items", base="notes", item_ids=[ids[0]])
+        assert (preview["deleted"], [item["title"] for item in preview["items"]]) == (
+            False,
+            ["The wheel turns."],
+        )
+        assert len((await call_tool(session, "list_items", base="notes"))["items"]) == 2
+        for wrong in ([ids[1]], ids):
+            assert "(confirmation_required)" in await tool_error(
+                session, "delete_items", base="notes", item_ids=wrong, confirmation=preview["confirmation"]
+            )
+        deletion = await call_tool(
+            session, "delete_items", base="notes", item_ids=[ids[0]], confirmation=preview["confirmation"]
+        )
+        assert deletion["deleted"]
+        assert deletion["jobId"]
+        assert [item["id"] for item in (await call_tool(session, "list_items", base="notes"))["items"]] == [
+            ids[1]
+        ]
+        assert "(item_not_found)" in await tool_error(session, "get_document", item_id=ids[0])
+
+
+async def test_agents_are_shown_the_tools_that_their_role_may_use(mill: app.Gristmill) -> None:
+    async with mount(mill.api), serve_api(mill) as url:
+        tools_of_roles: dict[Role, set[str]] = {
+            "reader": READER_TOOLS,
+            "editor": READER_TOOLS | EDITOR_TOOLS,
+            "admin": TOOLS,
+        }
+        key = ""
+        for role, names in tools_of_roles.items():
+            _, key = await new_key(mill.db, LOCAL_ORG, role)
+            async with agent(url, key) as session:
+                assert await tool_names(session) == names, role
+        async with agent(url, key, **{ON_BEHALF: "team:7"}) as session:
+            assert await tool_names(session) == READER_TOOLS | {"why_not"}
 
 
 async def test_an_agent_with_a_readers_key_changes_nothing_and_sees_what_access_lists_allow(
@@ -162,6 +170,11 @@ async def test_an_agent_on_behalf_of_a_person_sees_what_the_api_shows_for_them(
         async with agent(url, admin, **person) as session:
             tool_items = (await call_tool(session, "list_items", base="b"))["items"]
             assert {item["id"] for item in tool_items} == {item["id"] for item in listed}
+        async with agent(url, admin, base="b", **person) as session:
+            tool_items = (await call_tool(session, "list_items"))["items"]
+            assert {item["id"] for item in tool_items} == {item["id"] for item in listed}
+            assert "(not_on_behalf)" in await tool_error(session, "add_note", content="x")
+        async with agent(url, admin, **person) as session:
             assert "(not_on_behalf)" in await tool_error(session, "add_note", base="b", content="x")
         async with agent(url, admin) as session:
             assert len((await call_tool(session, "list_items", base="b"))["items"]) == 4
@@ -169,61 +182,6 @@ async def test_an_agent_on_behalf_of_a_person_sees_what_the_api_shows_for_them(
             assert "(role_too_low)" in await tool_error(session, "list_items", base="b")
         async with agent(url, admin, **{ON_BEHALF: "person"}) as session:
             assert "(bad_principal)" in await tool_error(session, "list_items", base="b")
-
-
-async def test_an_agent_of_one_base_uses_every_tool_and_finds_nothing_of_another(
-    mill: app.Gristmill, http: httpx.AsyncClient
-) -> None:
-    """By the base's name or id; neither a base nor an item of another base comes into being or into sight."""
-    async with mount(mill.api), serve_api(mill) as url:
-        async with agent(url) as session:
-            other = (await call_tool(session, "add_note", base="other", content="A wheel of iron."))[
-                "created"
-            ][0]
-            await call_tool(session, "add_note", base="notes", content="The mill wheel turns.")
-        bases = {
-            entry["name"]: entry["id"] for entry in (await http.get("/api/knowledge-bases")).json()["items"]
-        }
-        async with agent(url, path="/mcp/notes") as session:
-            assert {tool.name for tool in (await session.list_tools()).tools} == TOOLS - {"list_bases"}
-            file = (await call_tool(session, "add_file", name="oak.md", content="A wheel of oak."))[
-                "created"
-            ][0]
-            await call_tool(session, "add_url", url="https://example.org/")
-
-            async def is_searchable() -> bool:
-                return (await call_tool(session, "status"))["bases"][0]["items"].get("completed", 0) >= 2
-
-            await wait_until(is_searchable)
-            hits = (await call_tool(session, "search", query="wheel"))["hits"]
-            assert {hit["baseId"] for hit in hits} == {bases["notes"]}
-            assert (await call_tool(session, "read_content", item_id=file["id"]))["text"] == "A wheel of oak."
-            assert len((await call_tool(session, "grep", words="oak"))["matches"]) == 1
-            assert len((await call_tool(session, "grep", words="oak", item_id=file["id"]))["matches"]) == 1
-            assert len((await call_tool(session, "list_items"))["items"]) == 3
-            await call_tool(session, "why_not", item_id=file["id"], query="wheel")
-            for tool, arguments in (
-                ("read_content", {"item_id": other["id"]}),
-                ("grep", {"item_id": other["id"], "words": "iron"}),
-                ("why_not", {"item_id": other["id"], "query": "iron"}),
-                ("delete_items", {"item_ids": [other["id"]]}),
-                ("reindex_items", {"item_ids": [other["id"]]}),
-            ):
-                await tool_error(session, tool, **arguments)
-        async with agent(url, path=f"/mcp/{bases['notes']}") as session:
-            await call_tool(session, "add_note", content="A note by id.")
-            await call_tool(session, "reindex_items", item_ids=[file["id"]])
-            await call_tool(session, "delete_items", item_ids=[file["id"]])
-        async with agent(url, path="/mcp/missing") as session:
-            assert "base_not_found" in await tool_error(session, "search", query="wheel")
-            assert "base_not_found" in await tool_error(session, "add_note", content="x")
-        _, secret = await new_key(mill.db, LOCAL_ORG, "reader", email="bob@example.org")
-        async with agent(url, secret, path="/mcp/notes") as session:
-            assert "base_not_found" in await tool_error(session, "search", query="wheel")
-        async with agent(url, secret, path=f"/mcp/{bases['notes']}") as session:
-            assert "role_too_low" in await tool_error(session, "add_note", content="x")
-        names = {entry["name"] for entry in (await http.get("/api/knowledge-bases")).json()["items"]}
-        assert names == {"notes", "other"}
 
 
 async def test_wrong_arguments_are_refused_in_plain_words(mill: app.Gristmill) -> None:
@@ -264,11 +222,14 @@ async def test_results_with_text_of_documents_say_that_it_is_data(mill: app.Gris
 
         results = [
             await wait_until(hits, every=0.2),
-            await call_tool(session, "read_content", item_id=note["id"]),
+            await call_tool(session, "get_document", item_id=note["id"]),
+            await call_tool(session, "get_section", item_id=note["id"], at=0),
             await call_tool(session, "grep", words="rules", base="b"),
             await call_tool(session, "list_items", base="b"),
+            await call_tool(session, "list_bases"),
+            await call_tool(session, "delete_items", base="b", item_ids=[note["id"]]),
         ]
-        assert [result["notice"] for result in results] == [DATA_NOTICE] * 4
+        assert [result["notice"] for result in results] == [DATA_NOTICE] * 7
         assert "not instructions" in DATA_NOTICE
 
 
@@ -303,7 +264,7 @@ async def test_the_same_tools_over_standard_input_and_output(
     server = StdioServerParameters(command=sys.executable, args=["-m", "gristmill", "mcp"], env=dict(env))
     async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
-        assert {tool.name for tool in (await session.list_tools()).tools} == TOOLS
+        assert await tool_names(session) == TOOLS
         assert (await call_tool(session, "add_note", base="b", content="x"))["created"]
 
 

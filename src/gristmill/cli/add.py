@@ -89,7 +89,40 @@ async def _add_items(
         if len(failed) == len(items):
             return None, {"created": [], "failed": failed}
         base_id = await base_id_by_name(session, base, create=True)
+    if not session.has_our_files:
+        return base_id, await _upload_and_add(session, base_id, items)
     return base_id, await session.call("POST", f"/knowledge-bases/{base_id}/items", json={"items": items})
+
+
+async def _upload_and_add(
+    session: ClientSession, base_id: str, items: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Add items to a server that doesn't have the files of this machine: files are uploaded. Returns one response for all."""
+    response: dict[str, Any] = {"created": [], "skipped": [], "failed": []}
+    others: list[int] = []
+    for index, item in enumerate(items):
+        if item["type"] == "directory":
+            message = "A server elsewhere can't read folders of this machine. Pass the files that are in it."
+            response["failed"].append(
+                _failed_entry(index, item["path"], code="folder_elsewhere", message=message)
+            )
+        elif item["type"] != "file":
+            others.append(index)
+        elif entry := _refused_entry(index, item):
+            response["failed"].append(entry)
+        else:
+            _append(response, dict(await session.client.upload(base_id, [item["path"]])), [index])
+    if others:
+        body = {"items": [items[index] for index in others]}
+        _append(response, await session.call("POST", f"/knowledge-bases/{base_id}/items", json=body), others)
+    return response
+
+
+def _append(response: dict[str, Any], part: Mapping[str, Any], places: Sequence[int]) -> None:
+    """Append the response of a part of the items, which are at these places of the command line."""
+    response["created"] += part["created"]
+    for name in ("skipped", "failed"):
+        response[name] += [{**entry, "index": places[entry["index"]]} for entry in part[name]]
 
 
 def _refused_entry(index: int, item: Mapping[str, Any]) -> dict[str, Any] | None:

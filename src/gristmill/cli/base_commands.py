@@ -1,21 +1,24 @@
-"""`gristmill base …`: create, list, rename and delete bases, through the API."""
+"""`gristmill base …`: create, list, show, rename and delete bases, through the API."""
 
-import sys
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from gristmill.cli.common import AsJson, DataDir, run_with_client
+from gristmill.cli.common import AsJson, BaseName, DataDir, run_with_client
 from gristmill.cli.help import CommandLine
-from gristmill.cli.output import console, print_json
-from gristmill.errors import Invalid
+from gristmill.cli.output import confirm, console, details, plural, print_json
 
-base_cli = CommandLine(name="base", help="Create, list, rename and delete bases.")
-BaseName = Annotated[str, typer.Argument(help="Name of the base.")]
+base_cli = CommandLine(
+    name="base",
+    help="Create, list, show, rename and delete bases.",
+    examples=["gristmill base create handbook", "gristmill base list"],
+)
 
 
-@base_cli.command("create")
+@base_cli.command(
+    "create", examples=["gristmill base create handbook", "gristmill base create 手册 --language zh"]
+)
 def create_base(
     name: Annotated[str, typer.Argument(help="Name of the new base.")],
     embedder: Annotated[
@@ -43,7 +46,7 @@ def create_base(
     console(as_json).print(f"Created [bold]{escape(name)}[/bold].")
 
 
-@base_cli.command("list")
+@base_cli.command("list", examples=["gristmill base list", "gristmill base list --json"])
 def list_bases(as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """List the bases. `gristmill status` also shows their queues."""
     from gristmill.cli import status
@@ -56,7 +59,20 @@ def list_bases(as_json: AsJson = False, data_dir: DataDir = None) -> None:
     console(as_json).print(status.base_table(bases))
 
 
-@base_cli.command("rename")
+@base_cli.command("show", examples=["gristmill base show handbook"])
+def show_base(name: BaseName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
+    """Show a base: its items by status, embedder, chunking and settings."""
+    from gristmill.cli import status
+
+    async def run(session: Any) -> list[dict[str, Any]]:
+        return await status.find_bases(session, name)
+
+    (base,) = run_with_client(run, data_dir)
+    print_json(base, as_json)
+    console(as_json).print(details(base))
+
+
+@base_cli.command("rename", examples=["gristmill base rename handbook manual"])
 def rename_base(
     name: BaseName,
     new_name: Annotated[str, typer.Argument(help="Its new name.")],
@@ -74,7 +90,9 @@ def rename_base(
     console(as_json).print(f"Renamed [bold]{escape(name)}[/bold] to [bold]{escape(new_name)}[/bold].")
 
 
-@base_cli.command("delete")
+@base_cli.command(
+    "delete", examples=["gristmill base delete handbook", "gristmill base delete handbook --yes"]
+)
 def delete_base(
     name: BaseName,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask for confirmation.")] = False,
@@ -98,21 +116,10 @@ def delete_base(
         return {"id": base["id"], "name": base["name"], **job}
 
     base = run_with_client(find, data_dir)
-    if not yes and not _confirm(base):
+    items = plural(sum(base["itemCounts"].values()), "item")
+    if not yes and not confirm(
+        f"Delete {base['name']} with {items}? This can't be undone.", "Deleting a base"
+    ):
         messages.print("Nothing was deleted.")
         raise typer.Exit(1)
     print_json(run_with_client(delete, data_dir), as_json)
-
-
-def _confirm(base: dict[str, Any]) -> bool:
-    """Ask whether to delete a base. No event loop runs meanwhile: it would keep Ctrl-C from ending the prompt."""
-    if not sys.stdin.isatty():
-        raise Invalid(
-            "Deleting a base can't be undone, and there is no terminal to confirm it in. Pass --yes.",
-            code="confirmation_required",
-        )
-    count = sum(base["itemCounts"].values())
-    items = "1 item" if count == 1 else f"{count} items"
-    sys.stderr.write(f"Delete {base['name']} with {items}? This can't be undone. [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,6 +1,6 @@
-"""Connects commands to a Gristmill: the server that runs on the data dir, else one in this process.
+"""Connects commands to a Gristmill: the server at `url`, else the one that runs on the data dir, else one in this process.
 
-Both are used through the HTTP API, over a socket or directly in the process, so that commands work the same way and
+All are used through the HTTP API, over a socket or directly in the process, so that commands work the same way and
 report the same errors.
 """
 
@@ -13,7 +13,7 @@ import httpx
 
 from gristmill.cli import serve_lock
 from gristmill.cli.imports import pause_garbage_collector
-from gristmill.client import Client, Refused
+from gristmill.client import AsyncClient, Refused
 from gristmill.settings import Settings
 
 __all__ = ["ClientSession", "Refused", "connect"]
@@ -21,11 +21,13 @@ __all__ = ["ClientSession", "Refused", "connect"]
 
 @dataclass(frozen=True)
 class ClientSession:
-    """A client of a Gristmill; `is_remote` says whether it is a running server."""
+    """A client of a Gristmill; `is_remote` says whether it is a running server, `has_our_files` whether it reads the files
+    of this machine."""
 
-    client: Client
+    client: AsyncClient
     is_remote: bool
-    new_client: Callable[[], Client]  # creates another client of the same Gristmill
+    new_client: Callable[[], AsyncClient]  # creates another client of the same Gristmill
+    has_our_files: bool = True
 
     async def call(self, method: str, path: str, **options: Any) -> dict[str, Any]:
         """The answer's JSON, or `Refused` with what the problem document says."""
@@ -35,11 +37,16 @@ class ClientSession:
 @asynccontextmanager
 async def connect(settings: Settings, *, work: bool) -> AsyncGenerator[ClientSession]:
     """Open a session; with `work` and without a server, this process runs the jobs."""
-    url = serve_lock.find_server_url(settings.data_dir)
+    url = settings.url or serve_lock.find_server_url(settings.data_dir)
     if url is not None:
         key = None if settings.api_key is None else settings.api_key.get_secret_value()
-        async with Client(url, key) as client:
-            yield ClientSession(client, is_remote=True, new_client=lambda: Client(url, key))
+        async with AsyncClient(url, key) as client:
+            yield ClientSession(
+                client,
+                is_remote=True,
+                new_client=lambda: AsyncClient(url, key),
+                has_our_files=settings.url is None,
+            )
         return
     with pause_garbage_collector():
         from gristmill.cli.open_gristmill import open_gristmill  # not needed with a running server
@@ -48,5 +55,5 @@ async def connect(settings: Settings, *, work: bool) -> AsyncGenerator[ClientSes
     local_settings = settings.model_copy(update={"host": "127.0.0.1", "require_key": False})
     async with open_gristmill(local_settings, work=work) as mill:
         transport = httpx.ASGITransport(app=mill.api, raise_app_exceptions=False)
-        async with Client("http://localhost", transport=transport) as client:
-            yield ClientSession(client, False, lambda: Client("http://localhost", transport=transport))
+        async with AsyncClient("http://localhost", transport=transport) as client:
+            yield ClientSession(client, False, lambda: AsyncClient("http://localhost", transport=transport))

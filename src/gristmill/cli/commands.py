@@ -10,14 +10,28 @@ from rich.markup import escape
 
 from gristmill import __version__, clock
 from gristmill.cli import (
+    activity_commands,
     connector_commands,
     embedder_commands,
     embedder_swap,
     index_commands,
+    item_commands,
     key_commands,
+    mcp_commands,
+    search_commands,
 )
-from gristmill.cli.common import AsJson, DataDir, load_settings, run_async, run_with_client
-from gristmill.cli.help import CommandLine
+from gristmill.cli.common import (
+    AsJson,
+    BaseName,
+    DataDir,
+    OptionalBase,
+    choose_server,
+    load_settings,
+    run_async,
+    run_with_client,
+)
+from gristmill.cli.completion import complete_base_names
+from gristmill.cli.help import CommandLine, ServerKey, ServerUrl
 from gristmill.cli.imports import pause_garbage_collector
 from gristmill.cli.output import console, out, print_error, print_json
 from gristmill.errors import GristmillError
@@ -25,20 +39,30 @@ from gristmill.errors import GristmillError
 cli = CommandLine(
     name="gristmill",
     help="A durable knowledge base engine: add documents, search them, trust the results.",
+    examples=[
+        "gristmill serve",
+        "gristmill add handbook ~/handbook --wait",
+        'gristmill search handbook "how long do refunds take"',
+    ],
 )
 _REFRESH_INTERVAL = timedelta(seconds=1)
 
 
 @cli.callback(invoke_without_command=True)
-def _version(
+def _common_options(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    server_url: ServerUrl = None,
+    server_key: ServerKey = None,
 ) -> None:
+    choose_server(server_url, server_key)
     if version:
         out.print(f"gristmill {__version__}")
         raise typer.Exit
 
 
-@cli.command()
+@cli.command(
+    local=True, examples=["gristmill serve", "gristmill serve --port 8080 --data-dir /srv/gristmill"]
+)
 def serve(
     data_dir: DataDir = None,
     host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = None,
@@ -65,7 +89,7 @@ def serve(
         raise typer.Exit(code)
 
 
-@cli.command()
+@cli.command(local=True, examples=["GRISTMILL_DATABASE_URL=postgresql://db/gristmill gristmill worker"])
 def worker(data_dir: DataDir = None) -> None:
     """Run an additional worker, on this machine or, with GRISTMILL_DATABASE_URL, on any other."""
     with pause_garbage_collector():
@@ -82,9 +106,21 @@ def worker(data_dir: DataDir = None) -> None:
     )
 
 
-@cli.command()
+@cli.command(
+    examples=[
+        "gristmill add handbook ~/handbook --wait",
+        "gristmill add handbook https://example.org/sitemap.xml",
+        'gristmill add handbook --note "Refunds are paid within 14 days."',
+        "gristmill add handbook refunds.pdf --url https://kb.example.org --key @key.txt",
+    ]
+)
 def add(
-    base: Annotated[str, typer.Argument(help="Name of the base; created if it does not exist.")],
+    base: Annotated[
+        str,
+        typer.Argument(
+            help="Name of the base; created if it does not exist.", autocompletion=complete_base_names
+        ),
+    ],
     things: Annotated[
         list[str] | None,
         typer.Argument(metavar="PATH_OR_URL", help="Files, folders, web pages and sitemaps."),
@@ -118,9 +154,14 @@ def add(
     _finish(run_with_client(run, data_dir, work=wait), as_json)
 
 
-@cli.command()
+@cli.command(
+    examples=[
+        "gristmill reindex handbook --wait",
+        "gristmill reindex handbook 01a1de95-5507-701c-8741-d8b6405b3611",
+    ]
+)
 def reindex(
-    base: Annotated[str, typer.Argument(help="Name of the base.")],
+    base: BaseName,
     item: Annotated[
         list[str] | None,
         typer.Argument(metavar="ITEM_ID", help="Items to reindex; by default all items of the base."),
@@ -151,51 +192,23 @@ def reindex(
     _finish(run_with_client(run, data_dir, work=wait), as_json)
 
 
-@cli.command()
-def search(
-    base: Annotated[str, typer.Argument(help="Name of the base.")],
-    query: Annotated[str, typer.Argument(help="The query.")],
-    limit: Annotated[
-        int, typer.Option(min=1, max=100, metavar="NUMBER", help="Maximum number of hits.")
-    ] = 10,
-    as_json: AsJson = False,
-    data_dir: DataDir = None,
-) -> None:
-    """Search a base by meaning and by keyword."""
-    from gristmill.cli import search as search_command
-    from gristmill.cli.client_session import connect
-
-    async def run() -> int:
-        async with connect(current, work=False) as session:
-            return await search_command.search(session, out, base, query, limit=limit, as_json=as_json)
-
-    current = load_settings(quiet=True, data_dir=data_dir)
-    run_async(run())
+cli.command(
+    examples=[
+        'gristmill search handbook "how long do refunds take"',
+        'gristmill search handbook refunds --filter "year>=2020" --filter team=sales,support',
+        "gristmill search handbook refunds --mode text --explain",
+        "gristmill search handbook refunds > hits.txt",
+    ]
+)(search_commands.search)
+cli.command("why-not", examples=["gristmill why-not 01a1de95-5507-701c-8741-d8b6405b3611 refunds"])(
+    search_commands.why_not
+)
+cli.command(examples=['gristmill ask handbook "How long do refunds take?"'])(search_commands.ask)
 
 
-@cli.command()
-def ask(
-    base: Annotated[str, typer.Argument(help="Name of the base.")],
-    question: Annotated[str, typer.Argument(help="The question.")],
-    as_json: AsJson = False,
-    data_dir: DataDir = None,
-) -> None:
-    """Answer a question from a base, with the passages that the answer cites. Needs a chat model (`chat_url`)."""
-    from gristmill.cli import ask as ask_command
-    from gristmill.cli.client_session import connect
-
-    async def run() -> int:
-        async with connect(current, work=False) as session:
-            return await ask_command.ask(session, out, base, question, as_json=as_json)
-
-    current = load_settings(quiet=True, data_dir=data_dir)
-    if code := run_async(run()):
-        raise typer.Exit(code)
-
-
-@cli.command()
+@cli.command(examples=["gristmill status", "gristmill status handbook --watch"])
 def status(
-    base: Annotated[str | None, typer.Argument(help="Name of a base; by default all bases.")] = None,
+    base: OptionalBase = None,
     watch: Annotated[bool, typer.Option("--watch", help="Update until Ctrl-C.")] = False,
     as_json: AsJson = False,
     data_dir: DataDir = None,
@@ -224,7 +237,7 @@ def status(
     run_with_client(run, data_dir)
 
 
-@cli.command()
+@cli.command(local=True, examples=["gristmill doctor"])
 def doctor(as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """Check settings, disk, database, embedder and guarantees, and say how to fix problems."""
     from gristmill.cli.doctor import run_checks
@@ -243,28 +256,19 @@ def doctor(as_json: AsJson = False, data_dir: DataDir = None) -> None:
         raise typer.Exit(1)
 
 
-@cli.command()
-def mcp(data_dir: DataDir = None) -> None:
-    """Run an MCP server on standard input and output, for agents."""
-    with pause_garbage_collector():
-        from gristmill.cli.client_session import connect
-        from gristmill.server.mcp.tools import create
-
-    async def run() -> None:
-        async with connect(current, work=True) as session:
-            await create(session.new_client).run_stdio_async()
-
-    current = load_settings(quiet=True, data_dir=data_dir)
-    run_async(run())
-
-
 cli.add_typer(embedder_swap.base_cli)  # with the commands of base_commands.py
+cli.add_typer(item_commands.item_cli)
+cli.command(
+    examples=["gristmill events", "gristmill events handbook --follow", "gristmill events --type ItemFailed"]
+)(activity_commands.events)
+cli.command(examples=["gristmill queue", "gristmill queue handbook"])(activity_commands.queue)
 cli.add_typer(embedder_commands.embedder_cli)
 cli.add_typer(index_commands.index_cli)
 cli.add_typer(connector_commands.connector)
-cli.command()(connector_commands.sync)
+cli.command(examples=["gristmill sync work --wait", "gristmill sync work --dry-run"])(connector_commands.sync)
 cli.add_typer(key_commands.key_cli, name="keys")
-cli.command()(key_commands.audit)
+cli.add_typer(mcp_commands.mcp_cli)
+cli.command(local=True, examples=["gristmill audit --limit 10"])(key_commands.audit)
 
 
 def _finish(outcome: Any, as_json: bool) -> None:

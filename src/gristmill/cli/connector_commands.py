@@ -9,11 +9,20 @@ from gristmill.cli.common import AsJson, DataDir, run_with_client
 from gristmill.cli.help import CommandLine
 from gristmill.cli.output import console, out, print_json
 
-connector = CommandLine(name="connector", help="Manage connectors to GitHub, GitLab, Jira and Confluence.")
+connector = CommandLine(
+    name="connector",
+    help="Manage connectors to GitHub, GitLab, Jira and Confluence.",
+    examples=["gristmill connector list", "gristmill connector show work"],
+)
 ConnectorName = Annotated[str, typer.Argument(help="Name of the connector.")]
 
 
-@connector.command("add")
+@connector.command(
+    "add",
+    examples=[
+        "gristmill connector add github work --base team --set organizations=acme --secret token=@token.txt"
+    ],
+)
 def connector_add(
     type: Annotated[str, typer.Argument(help="github, gitlab, jira or confluence.")],  # noqa: A002
     name: Annotated[str, typer.Argument(help="Name of the new connector.")],
@@ -71,7 +80,7 @@ def connector_add(
     run_with_client(run, data_dir)
 
 
-@connector.command("list")
+@connector.command("list", examples=["gristmill connector list"])
 def connector_list(as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """List the connectors and the status of their last runs."""
     from gristmill.cli import connector_admin as connectors
@@ -84,7 +93,7 @@ def connector_list(as_json: AsJson = False, data_dir: DataDir = None) -> None:
     run_with_client(run, data_dir)
 
 
-@connector.command("show")
+@connector.command("show", examples=["gristmill connector show work"])
 def connector_show(name: ConnectorName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """Show a connector and its last runs; always as JSON."""
     from gristmill.cli import connector_admin as connectors
@@ -92,7 +101,7 @@ def connector_show(name: ConnectorName, as_json: AsJson = False, data_dir: DataD
     run_with_client(lambda session: connectors.show(session, out, name), data_dir)
 
 
-@connector.command("pause")
+@connector.command("pause", examples=["gristmill connector pause work"])
 def connector_pause(name: ConnectorName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """Stop the scheduled runs of a connector."""
     from gristmill.cli import connector_admin as connectors
@@ -105,7 +114,7 @@ def connector_pause(name: ConnectorName, as_json: AsJson = False, data_dir: Data
     )
 
 
-@connector.command("resume")
+@connector.command("resume", examples=["gristmill connector resume work"])
 def connector_resume(name: ConnectorName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """Resume the scheduled runs of a connector."""
     from gristmill.cli import connector_admin as connectors
@@ -118,7 +127,7 @@ def connector_resume(name: ConnectorName, as_json: AsJson = False, data_dir: Dat
     )
 
 
-@connector.command("delete")
+@connector.command("delete", examples=["gristmill connector delete work --detach"])
 def connector_delete(
     name: ConnectorName,
     purge: Annotated[bool, typer.Option("--purge/--detach", help="Delete its documents, or keep them.")],

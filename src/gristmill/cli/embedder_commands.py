@@ -13,6 +13,7 @@ from gristmill.errors import Invalid
 embedder_cli = CommandLine(
     name="embedder",
     help="Store, list, test, change and remove embedders: models that turn texts into vectors.",
+    examples=["gristmill embedder list", "gristmill embedder test small"],
 )
 EmbedderName = Annotated[str, typer.Argument(help="Name of the embedder.")]
 Model = Annotated[str | None, typer.Option(metavar="NAME", help="Name of the model at the endpoint.")]
@@ -64,7 +65,7 @@ Price = Annotated[
 ]
 
 
-@embedder_cli.command("list")
+@embedder_cli.command("list", examples=["gristmill embedder list"])
 def list_embedders(as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """List the embedders that bases can use: built-in ones, those of the settings, and stored ones."""
     from gristmill.cli import embedder_admin as embedders
@@ -76,11 +77,11 @@ def list_embedders(as_json: AsJson = False, data_dir: DataDir = None) -> None:
 
 @embedder_cli.command(
     "add",
-    epilog="""\b
-Examples:
-  gristmill embedder add ollama --url http://localhost:11434/v1 --model nomic-embed-text
-  gristmill embedder add small --url https://api.example.com/v1 --model small-3 --key -
-  gristmill embedder add small --url https://api.example.com/v1 --model small-3 --key env:EXAMPLE_KEY""",
+    examples=[
+        "gristmill embedder add ollama --url http://localhost:11434/v1 --model nomic-embed-text",
+        "gristmill embedder add small --url https://api.example.com/v1 --model small-3 --key -",
+        "gristmill embedder add small --url https://api.example.com/v1 --model small-3 --key env:EXAMPLE_KEY",
+    ],
 )
 def add_embedder(
     name: Annotated[str, typer.Argument(help="Name of the new embedder.")],
@@ -136,7 +137,7 @@ def add_embedder(
     )
 
 
-@embedder_cli.command("show")
+@embedder_cli.command("show", examples=["gristmill embedder show small"])
 def show_embedder(name: EmbedderName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """Show an embedder. Its key is never shown."""
     from gristmill.cli import embedder_admin as embedders
@@ -149,7 +150,7 @@ def show_embedder(name: EmbedderName, as_json: AsJson = False, data_dir: DataDir
     console(as_json).print(embedders.detail_table(embedder))
 
 
-@embedder_cli.command("test")
+@embedder_cli.command("test", examples=["gristmill embedder test small"])
 def check_embedder(name: EmbedderName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """Have an embedder make one vector; exit with 1 if it fails."""
     from gristmill.cli import embedder_admin as embedders
@@ -171,11 +172,11 @@ def check_embedder(name: EmbedderName, as_json: AsJson = False, data_dir: DataDi
 
 @embedder_cli.command(
     "change",
-    epilog="""\b
-Examples:
-  gristmill embedder change small --key -
-  gristmill embedder change small --url https://eu.example.com/v1 --key env:EXAMPLE_KEY
-  gristmill embedder change small --requests-per-minute 600 --concurrency 4""",
+    examples=[
+        "gristmill embedder change small --key -",
+        "gristmill embedder change small --url https://eu.example.com/v1 --key env:EXAMPLE_KEY",
+        "gristmill embedder change small --requests-per-minute 600 --concurrency 4",
+    ],
 )
 def change_embedder(
     name: EmbedderName,
@@ -233,7 +234,7 @@ def change_embedder(
     console(as_json).print(f"Changed [bold]{escape(name)}[/bold]. All processes use it from now on.")
 
 
-@embedder_cli.command("remove")
+@embedder_cli.command("remove", examples=["gristmill embedder remove small"])
 def remove_embedder(name: EmbedderName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """Remove a stored embedder that no base uses, with its key."""
     from gristmill.cli import embedder_admin as embedders

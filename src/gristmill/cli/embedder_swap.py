@@ -8,8 +8,8 @@ import typer
 from rich.markup import escape
 
 from gristmill import clock
-from gristmill.cli.base_commands import BaseName, base_cli
-from gristmill.cli.common import AsJson, DataDir, run_with_client
+from gristmill.cli.base_commands import base_cli
+from gristmill.cli.common import AsJson, BaseName, DataDir, run_with_client
 from gristmill.cli.output import console, print_json
 from gristmill.errors import Invalid
 
@@ -32,7 +32,14 @@ class Gate(StrEnum):
     OFF = "off"
 
 
-@base_cli.command("embedder")
+@base_cli.command(
+    "embedder",
+    examples=[
+        "gristmill base embedder handbook",
+        "gristmill base embedder handbook use-multilingual --gate ask",
+        "gristmill base embedder handbook --revert",
+    ],
+)
 def change_embedder(
     name: BaseName,
     embedder: Annotated[str | None, typer.Argument(help="The other embedder.")] = None,
@@ -95,4 +102,5 @@ def _request_body(embedder: str | None, max_tokens: int | None, gate: Gate) -> d
 def _reason(swap: dict[str, Any]) -> str:
     if swap["error"] is not None:
         return swap["error"]["message"].rstrip(".")
-    return str((swap["report"] or {}).get("verdict", "")).replace("_", " ")
+    report: dict[str, Any] = swap["report"] or {}
+    return str(report.get("verdict", "")).replace("_", " ")

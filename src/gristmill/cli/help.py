@@ -1,15 +1,34 @@
 """The look of `--help`: plain text with the names that the reference uses, BASE, PATH, NUMBER, and no types of Python. A value
-that an option doesn't take is refused in the same words, with the allowed range."""
+that an option doesn't take is refused in the same words, with the allowed range.
 
-from collections.abc import Callable
-from typing import Any
+Every command that uses the API also takes `--url` and `--key`, for a server elsewhere.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from gristmill.cli.common import add_server_choice
 from gristmill.validation import field_errors
 
 _WIDTH = 110
+
+ServerUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="ADDRESS",
+        help="Server to use; by default GRISTMILL_URL, or the one on the data dir.",
+    ),
+]
+ServerKey = Annotated[
+    str | None,
+    typer.Option("--key", metavar="KEY", help="API key, or @FILE to read it; by default GRISTMILL_API_KEY."),
+]
 
 
 class HelpfulCommand(TyperCommand):
@@ -17,9 +36,7 @@ class HelpfulCommand(TyperCommand):
 
     def __init__(self, name: str | None, **options: Any) -> None:
         super().__init__(name, **options)
-        for parameter in self.params:
-            if parameter.metavar is None:
-                parameter.metavar = (parameter.name or "").upper()
+        _name_values(self.params)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments and options; a value that can't be used is refused in plain words."""
@@ -41,6 +58,10 @@ class HelpfulCommand(TyperCommand):
 class HelpfulGroup(TyperGroup):
     """A command with subcommands and plain help."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        _name_values(self.params)
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """`[OPTIONS] COMMAND [ARGS]...`"""
         return [*_usage_pieces(self, ctx), self.subcommand_metavar]
@@ -54,22 +75,72 @@ class HelpfulGroup(TyperGroup):
 
 
 class CommandLine(typer.Typer):
-    """A `Typer` whose commands have plain help."""
+    """A `Typer` whose commands have plain help with examples."""
 
-    def __init__(self, *, help: str, name: str | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        *,
+        help: str,  # noqa: A002
+        name: str | None = None,
+        examples: Sequence[str] = (),
+        no_args_is_help: bool = True,
+    ) -> None:
         super().__init__(
             name=name,
             help=help,
+            epilog=_example_text(examples),
             cls=HelpfulGroup,
-            no_args_is_help=True,
+            no_args_is_help=no_args_is_help,
             rich_markup_mode=None,
             pretty_exceptions_enable=False,
             context_settings={"max_content_width": _WIDTH},
         )
 
-    def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
-        """Add a command."""
-        return super().command(name, cls=HelpfulCommand, **options)
+    def command(
+        self, name: str | None = None, *, examples: Sequence[str] = (), local: bool = False, **options: Any
+    ) -> Callable[[Any], Any]:
+        """Add a command. It takes `--url` and `--key`, unless it is `local`: about this machine alone."""
+        if examples:
+            options["epilog"] = _example_text(examples)
+        register = super().command(name, cls=HelpfulCommand, **options)
+        return register if local else lambda function: register(with_server_options(function))
+
+
+def with_server_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with the options `--url` and `--key`. A command with options of these names takes ours before its
+    name only."""
+    signature = inspect.signature(function)
+    if {"url", "key"} & set(signature.parameters):
+        return function
+
+    @functools.wraps(function)
+    def run(*, server_url: str | None = None, server_key: str | None = None, **options: Any) -> Any:
+        add_server_choice(server_url, server_key)
+        return function(**options)
+
+    added = {"server_url": ServerUrl, "server_key": ServerKey}
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in added.items()
+    ]
+    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *parameters])  # pyright: ignore[reportAttributeAccessIssue]
+    run.__annotations__ = {**get_type_hints(function, include_extras=True), **added}
+    return run
+
+
+def _example_text(examples: Sequence[str]) -> str | None:
+    """The end of `--help`. The first line keeps the lines from being wrapped."""
+    if not examples:
+        return None
+    title = "Example:" if len(examples) == 1 else "Examples:"
+    return "\n".join(("\b", title, *(f"  {example}" for example in examples)))
+
+
+def _name_values(parameters: Sequence[Any]) -> None:
+    """A parameter without a name for its value has its own name."""
+    for parameter in parameters:
+        if parameter.metavar is None:
+            parameter.metavar = (parameter.name or "").upper()
 
 
 def _usage_pieces(command: Any, ctx: Any) -> list[str]:

@@ -5,17 +5,21 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from gristmill.cli.base_commands import BaseName
-from gristmill.cli.common import AsJson, DataDir, run_with_client
+from gristmill.cli.common import AsJson, BaseName, DataDir, run_with_client
 from gristmill.cli.help import CommandLine
 from gristmill.cli.output import console, print_json
 
 index_cli = CommandLine(
-    name="index", help="Move a base to a search engine and back, or build its index again."
+    name="index",
+    help="Move a base to a search engine and back, or build its index again.",
+    examples=["gristmill index move handbook --to opensearch"],
 )
 
 
-@index_cli.command("move")
+@index_cli.command(
+    "move",
+    examples=["gristmill index move handbook --to opensearch", "gristmill index move handbook --to embedded"],
+)
 def move(
     name: BaseName,
     to: Annotated[
@@ -32,7 +36,7 @@ def move(
     _queue(name, "move", {"to": to}, f"Moving [bold]{escape(name)}[/bold] to {place}.", as_json, data_dir)
 
 
-@index_cli.command("rebuild")
+@index_cli.command("rebuild", examples=["gristmill index rebuild handbook"])
 def rebuild(name: BaseName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """Build the index of a base again, where it is. Searches go on, and nothing is embedded again."""
     _queue(name, "rebuild", None, f"Rebuilding the index of [bold]{escape(name)}[/bold].", as_json, data_dir)

@@ -10,14 +10,24 @@ from gristmill.cli.help import CommandLine
 from gristmill.cli.output import console, out, print_json
 from gristmill.errors import Invalid
 
-key_cli = CommandLine(help="Create, list and revoke API keys, directly in the database.")
+key_cli = CommandLine(
+    help="Create, list and revoke API keys, directly in the database.",
+    examples=["gristmill keys create website --role reader"],
+)
 
 OrgName = Annotated[
     str, typer.Option("--org", metavar="NAME", help="Organisation; created if it does not exist.")
 ]
 
 
-@key_cli.command("create")
+@key_cli.command(
+    "create",
+    local=True,
+    examples=[
+        "gristmill keys create website --role reader",
+        "gristmill keys create ann --role editor --email ann@example.org --days 90",
+    ],
+)
 def create_key(
     name: Annotated[str, typer.Argument(help="What the key is for.")],
     role: Annotated[str, typer.Option(metavar="ROLE", help="admin, editor or reader.")] = "reader",
@@ -60,7 +70,7 @@ def create_key(
     console(as_json).print(secret, highlight=False)
 
 
-@key_cli.command("list")
+@key_cli.command("list", local=True, examples=["gristmill keys list"])
 def list_keys(as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """List all keys with the first characters of their secrets."""
     from gristmill.cli import key_admin as keys
@@ -74,7 +84,7 @@ def list_keys(as_json: AsJson = False, data_dir: DataDir = None) -> None:
     run_async(run())
 
 
-@key_cli.command("revoke")
+@key_cli.command("revoke", local=True, examples=["gristmill keys revoke website"])
 def revoke_key(
     key: Annotated[
         str, typer.Argument(help="Name, id, or first characters of the secret as `list` shows them.")

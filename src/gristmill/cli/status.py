@@ -55,7 +55,7 @@ def status_view(session: ClientSession, bases: list[dict[str, Any]]) -> Group | 
             str(queue["queueSize"]),
             str(queue["processingCount"]),
             str(queue["ratePerMinute"]),
-            _duration(queue["etaSeconds"]),
+            duration(queue["etaSeconds"]),
         )
     reasons = [
         Text(f"{entry['name']}: {item['title']} waits: {_reason(item['waitingFor'])}")
@@ -100,7 +100,8 @@ async def find_bases(session: ClientSession, base: str | None) -> list[dict[str,
     return [entry async for entry in session.client.pages("/knowledge-bases")]
 
 
-def _duration(seconds: int | None) -> str:
+def duration(seconds: int | None) -> str:
+    """A time in words, `2 min 5 s`; a question mark if it is unknown."""
     if seconds is None:
         return "?"
     if seconds == 0:

@@ -13,7 +13,7 @@ from gristmill.client.models import ENDED, Added, Answer, Base, Item, Json, Mode
 _BLOCK_BYTES = 1 << 18
 
 
-class Client(HttpClient):
+class AsyncClient(HttpClient):
     """A client of a Gristmill server."""
 
     # ── bases ────────────────────────────────────────────────────────────────────────────────────────────

@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import Field, SecretStr
 
-from gristmill.client import Answer, Client, Mode, SyncClient
+from gristmill.client import Answer, AsyncClient, Client, Mode
 from gristmill.retrievers import citation
 
 
@@ -31,16 +31,16 @@ class GristmillRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
-        with SyncClient(self.url, self._secret()) as mill:
+        with Client(self.url, self._secret()) as mill:
             return _documents(mill.run(lambda client: self._search(client, query)))
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
     ) -> list[Document]:
-        async with Client(self.url, self._secret()) as mill:
+        async with AsyncClient(self.url, self._secret()) as mill:
             return _documents(await self._search(mill, query))
 
-    async def _search(self, mill: Client, query: str) -> Answer:
+    async def _search(self, mill: AsyncClient, query: str) -> Answer:
         return await mill.search(query, self.base_ids, limit=self.limit, mode=self.mode, **self.options)
 
     def _secret(self) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from gristmill.client import Answer, Client, Mode, SyncClient
+from gristmill.client import Answer, AsyncClient, Client, Mode
 from gristmill.retrievers import citation
 
 
@@ -34,14 +34,14 @@ class GristmillRetriever(BaseRetriever):
         self._options: dict[str, Any] = {"limit": limit, "mode": mode, **options}
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        with SyncClient(*self._server) as mill:
+        with Client(*self._server) as mill:
             return _nodes(mill.run(lambda client: self._search(client, query_bundle.query_str)))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        async with Client(*self._server) as mill:
+        async with AsyncClient(*self._server) as mill:
             return _nodes(await self._search(mill, query_bundle.query_str))
 
-    async def _search(self, mill: Client, query: str) -> Answer:
+    async def _search(self, mill: AsyncClient, query: str) -> Answer:
         return await mill.search(query, self._base_ids, **self._options)
 
 

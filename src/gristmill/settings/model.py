@@ -29,7 +29,14 @@ def _default_reader_processes(cores: int) -> int:
     return -(-4 * cores // 3)
 
 
+def _server_address(address: str) -> str:
+    if not address.startswith(("http://", "https://")):
+        raise ValueError("must begin with http:// or https://, e.g. https://kb.example.org")
+    return address.rstrip("/")
+
+
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
+ServerAddress = Annotated[str, AfterValidator(_server_address)]
 
 
 class Settings(BaseSettings):
@@ -111,6 +118,10 @@ class Settings(BaseSettings):
     allowed_paths: list[AbsolutePath] = Field(
         default_factory=list,
         description="Folders on the server from which requests with an API key may add files and folders; the local user, who needs no key, may add all.",
+    )
+    url: ServerAddress | None = Field(
+        default=None,
+        description="Address of the server that commands use, e.g. `https://kb.example.org`; by default the one that runs on the data dir.",
     )
     api_key: SecretStr | None = Field(
         default=None, description="API key that commands send to a server that requires one."

@@ -1,4 +1,4 @@
-"""`/mcp`: the tools over streamable HTTP, for all bases; `/mcp/{base}`: for one base, named by its id or name.
+"""`/mcp` and `/mcp/{base}`: the tools over streamable HTTP, for all bases or for one.
 
 A request without a caller gets 401. The tools send requests to the REST API in this process, with the credentials of the MCP
 request (and the person that it is made on behalf of), so that the API makes every access decision. No session is kept between requests.
@@ -6,7 +6,7 @@ request (and the person that it is made on behalf of), so that the API makes eve
 
 import asyncio
 import importlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from gristmill import clock
-from gristmill.client import Client
+from gristmill.client import AsyncClient
 from gristmill.server.api import caller as callers
 from gristmill.server.api.context import ON_BEHALF, missing_key_error
 from gristmill.server.api.problems import problem_for
@@ -26,21 +26,19 @@ from gristmill.server.api.problems import problem_for
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-    from gristmill.server.mcp.strict_server import StrictServer
-
 _FORWARDED_HEADERS = ("authorization", "cookie", "origin", ON_BEHALF.lower())
 _LOCAL_CLIENT = ("127.0.0.1", 0)
 _request_headers: ContextVar[dict[str, str]] = ContextVar("headers")
-_request_base: ContextVar[str] = ContextVar("base")
 _request_client: ContextVar[tuple[str, int]] = ContextVar("client", default=_LOCAL_CLIENT)
+_request_base: ContextVar[str] = ContextVar("base")
 
 
 @asynccontextmanager
 async def mount(api: FastAPI) -> AsyncGenerator[None]:
-    """Serve `/mcp` from `api` within this context."""
-    all_bases, one_base = _Endpoint(api), _BaseEndpoint(api)
+    """Serve `/mcp` and `/mcp/{base}` from `api` within this context."""
+    all_bases, one_base = _Endpoint(api), _Endpoint(api, current_base=_request_base.get)
     api.router.routes.append(Route("/mcp", all_bases))
-    api.router.routes.append(Route("/mcp/{base}", one_base))
+    api.router.routes.append(Route("/mcp/{base:path}", one_base))
     try:
         yield
     finally:
@@ -49,10 +47,10 @@ async def mount(api: FastAPI) -> AsyncGenerator[None]:
 
 
 class _Endpoint:
-    """Serves `/mcp`. The first request loads the protocol's library, which would take a fifth of a server's start."""
+    """Serves one of both. The first request loads the protocol's library, which would take a fifth of a server's start."""
 
-    def __init__(self, api: FastAPI) -> None:
-        self._api = api
+    def __init__(self, api: FastAPI, current_base: Callable[[], str] | None = None) -> None:
+        self._api, self._current_base = api, current_base
         self._manager: StreamableHTTPSessionManager | None = None
         self._starting = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -64,6 +62,7 @@ class _Endpoint:
         headers = Headers(scope=scope)
         _request_headers.set({name: headers[name] for name in _FORWARDED_HEADERS if name in headers})
         _request_client.set(scope.get("client") or _LOCAL_CLIENT)  # for the audit log
+        _request_base.set(scope["path_params"].get("base", ""))
         async with self._starting:
             manager = self._manager or await self._start()
         await manager.handle_request(scope, receive, send)
@@ -75,7 +74,8 @@ class _Endpoint:
 
     async def _start(self) -> "StreamableHTTPSessionManager":
         await self.stop()  # what a request that was cancelled here left
-        server = await self._create_server()
+        module = await asyncio.to_thread(importlib.import_module, "gristmill.server.mcp.agent_server")
+        server = module.create(self._new_client, self._current_base)
         server.streamable_http_app()  # creates the session manager
         manager, ready = server.session_manager, asyncio.Event()
 
@@ -90,24 +90,8 @@ class _Endpoint:
         self._manager = manager
         return manager
 
-    async def _create_server(self) -> "StrictServer":
-        tools = await asyncio.to_thread(importlib.import_module, "gristmill.server.mcp.tools")
-        return tools.create(self._new_client)
-
-    def _new_client(self) -> Client:
+    def _new_client(self) -> AsyncClient:
         transport = httpx.ASGITransport(
             app=self._api, raise_app_exceptions=False, client=_request_client.get()
         )
-        return Client("http://localhost", headers=_request_headers.get(), transport=transport, retries=1)
-
-
-class _BaseEndpoint(_Endpoint):
-    """Serves `/mcp/{base}`: one server for all bases; each request says which one it is about."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        _request_base.set(scope["path_params"]["base"])
-        await super().__call__(scope, receive, send)
-
-    async def _create_server(self) -> "StrictServer":
-        tools = await asyncio.to_thread(importlib.import_module, "gristmill.server.mcp.base_tools")
-        return tools.create(self._new_client, _request_base.get)
+        return AsyncClient("http://localhost", headers=_request_headers.get(), transport=transport, retries=1)

@@ -5,7 +5,7 @@ invalid argument is a tool error that names it, and a bug shows nothing of its d
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from mcp.server.fastmcp import FastMCP
@@ -14,29 +14,49 @@ from mcp.server.fastmcp.utilities.func_metadata import FuncMetadata, func_metada
 from mcp.types import ContentBlock, Tool, ToolAnnotations
 from pydantic import ValidationError
 
-from gristmill import validation
+from gristmill import __version__, validation
 
 log = logging.getLogger(__name__)
+
+
+# The tools that a caller is shown: those that need one of these roles.
+_VISIBLE = {
+    "reader": ("reader",),
+    "editor": ("reader", "editor"),
+    "admin": ("reader", "editor", "admin"),
+    "admin_on_behalf": ("reader", "admin"),
+    "unknown": ("reader",),
+}
 
 
 class StrictServer(FastMCP[Any]):
     """Serves the tools that `register` was called with."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(self, name: str, *, role: Callable[[], Awaitable[str]], **options: Any) -> None:
+        super().__init__(name, **options)
+        self._mcp_server.version = __version__  # by default that of the library
+        self._role = role  # of the current caller
         self._signatures: dict[str, FuncMetadata] = {}
+        self._roles: dict[str, str] = {}
 
-    def register(self, tool: Callable[..., Any], annotations: ToolAnnotations) -> None:
-        """Add a tool, by the name, the docstring and the parameters of its function."""
+    def register(self, tool: Callable[..., Any], annotations: ToolAnnotations, role: str) -> None:
+        """Add a tool, by the name, the docstring and the parameters of its function. Callers below `role` are not shown it."""
         self.add_tool(tool, annotations=annotations, structured_output=True)
         self._signatures[tool.__name__] = func_metadata(tool)
+        self._roles[tool.__name__] = role
 
     async def list_tools(self) -> list[Tool]:
-        """The tools; their schemas say that they have no other arguments."""
-        tools = await super().list_tools()
+        """The tools that the caller may use; their schemas say that they have no other arguments."""
+        visible = _VISIBLE[await self._role()]
         return [
-            tool.model_copy(update={"inputSchema": {**tool.inputSchema, "additionalProperties": False}})
-            for tool in tools
+            tool.model_copy(
+                update={
+                    "description": " ".join((tool.description or "").split()),
+                    "inputSchema": {**tool.inputSchema, "additionalProperties": False},
+                }
+            )
+            for tool in await super().list_tools()
+            if self._roles[tool.name] in visible
         ]
 
     async def call_tool(
@@ -48,6 +68,10 @@ class StrictServer(FastMCP[Any]):
             known = ", ".join(sorted(self._signatures))
             raise ToolError(f"There is no tool {name[:100]!r}. The tools are: {known}.")
         _check_arguments(name, signature, arguments)
+        if self._roles[name] != "reader" and await self._role() == "reader":
+            raise ToolError(
+                f"{name} needs the role {self._roles[name]}, and your key's role is reader. (role_too_low)"
+            )
         try:
             return await super().call_tool(name, arguments)
         except ToolError as error:
