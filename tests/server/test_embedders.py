@@ -289,6 +289,39 @@ async def test_one_that_a_base_uses_keeps_its_vectors_and_is_not_deleted(
     assert (await http.delete("/api/embedders/quick")).status_code == 204
 
 
+async def test_one_that_a_base_is_changed_to_or_can_go_back_to_is_in_use(
+    http: httpx.AsyncClient, endpoint: Endpoint
+) -> None:
+    """Vectors that are being made, and old ones that are kept, need their embedder as it is."""
+    await create(http, endpoint)
+    await create(http, endpoint, name="other", model="other", dimensions=64)
+    base = await make_base(http, embedder="quick")
+    (item,) = (await add_items(http, base, {"type": "note", "content": "the miller grinds rye"}))["created"]
+    await wait_until_ended(http, item["id"])
+    path = f"/api/knowledge-bases/{base}/embedder"
+    assert (await http.post(path, json={"embedder": "other", "gate": "ask"})).status_code == 202
+    assert_problem(await http.delete("/api/embedders/other"), 409, "embedder_in_use")
+    changed = await http.patch("/api/embedders/other", json={"queryPrefix": "q: "})
+    assert_problem(changed, 409, "embedder_vectors_in_use")
+
+    async def swap_state() -> str:
+        return (await http.get(path)).json()["state"]
+
+    async def is_waiting() -> bool:
+        return await swap_state() == "waiting"
+
+    async def is_switched() -> bool:
+        return await swap_state() == "switched"
+
+    await wait_until(is_waiting)
+    await http.post(f"{path}/approve")
+    await wait_until(is_switched)
+    assert (await http.get(f"/api/knowledge-bases/{base}")).json()["embedder"] == "other"
+    for name in ("quick", "other"):
+        assert_problem(await http.delete(f"/api/embedders/{name}"), 409, "embedder_in_use")
+    assert [hit["itemId"] for hit in await search(http, base, "rye", mode="vector")] == [item["id"]]
+
+
 async def test_a_key_is_not_sent_to_a_host_that_it_was_not_entered_for(
     http: httpx.AsyncClient, endpoint: Endpoint, other_endpoint: Endpoint
 ) -> None:

@@ -80,7 +80,6 @@ export const messages = {
   "Texts in one request": "每次请求的文本数",
   "Timeout, in seconds": "超时（秒）",
   Dimensions: "维数",
-  Model: "模型",
   Limits: "限制",
   "Built in": "内置",
   "Of the settings": "来自设置",

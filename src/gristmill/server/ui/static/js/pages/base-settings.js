@@ -10,6 +10,7 @@ import { confirm } from "../components/dialog.js";
 import { setPageTitle } from "../components/status.js";
 import { showError, toast } from "../components/toast.js";
 import { go } from "../router.js";
+import { embedderField } from "./base/embedder.js";
 
 /** @import { ApiError } from "../api.js" */
 /** @import { Base } from "../bases.js" */
@@ -89,7 +90,9 @@ function settingsForm(base, etag, loaded) {
   };
   return html`
     <form class="settings" @submit=${submit}>
-      ${generalFields(base)}${chunkingFields(base)}${documentFields(base)}${folderFields(base)}${searchFields(base)}
+      ${generalFields(base, loaded)}${chunkingFields(base)}${documentFields(base)}${folderFields(base)}${searchFields(
+        base,
+      )}
       <p class="bad" role="alert">${() => errorText.value}</p>
       <div class="save"><button class="button primary">${t("Save")}</button></div>
       ${dangerZone(base, loaded)}
@@ -120,9 +123,12 @@ function indexChange(base) {
   return html`<span class="dim">${text}</span>`;
 }
 
-/** @param {Base} base */
-function generalFields(base) {
-  const dimensions = t("{n} dimensions. A base keeps the model it was created with.", { n: base.dimensions });
+/** @param {Base} base @param {Signal<any>} loaded */
+function generalFields(base, loaded) {
+  const reload = async () => {
+    loaded.value = await api.getWithEtag(`/knowledge-bases/${base.id}`);
+    putBase(loaded.peek().data);
+  };
   const onRestart = select("onRestart", base.onRestart, [
     ["resume", t("Continue automatically")],
     ["park", t("Wait for someone to recover it")],
@@ -134,10 +140,7 @@ function generalFields(base) {
         <span>${t("Name")}</span>
         <input name="name" required maxlength="200" .value=${base.name}>
       </label>
-      <div class="field">
-        <span>${t("Embedding model")}</span>
-        <p><code>${base.embedder}</code> <span class="dim">${dimensions}</span></p>
-      </div>
+      ${embedderField(base, () => reload().catch(showError))}
       <div class="field">
         <span>${t("Index")}</span>
         <p>${indexName(base.index)} ${indexChange(base)}</p>
