@@ -1,6 +1,7 @@
 """What every index must do, through the real pipeline and the real searcher: the embedded index, and a real OpenSearch."""
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,28 @@ async def test_a_published_item_is_found_by_words_and_by_vector(setup: IndexSetu
     for mode in MODES:
         assert (await setup.titles(base, "water wheel", mode))[0] == "The water wheel turns"
     assert await setup.titles(base, "wheel") == ["The water wheel turns"]
+
+
+async def test_scores_say_what_fits(setup: IndexSetup) -> None:
+    """The same in every index: by words that a hit has, and by how rare they are in the base."""
+    base = await setup.base()
+    await setup.add_notes(base, "The water wheel turns", "The miller grinds wheat", "磨坊主打磨石磨")
+    for query, fits in (
+        ("water wheel", True),
+        ("石磨", True),
+        ("xkqz vrtplm", False),
+        ("passport renewal", False),
+    ):
+        for mode in ("text", "hybrid"):
+            request = SearchRequest(query, mode=mode)
+            answer = await setup.searcher.answer([Target(base, EMBEDDER)], request)
+            assert answer.fits == fits, (query, mode, answer.best_score)
+            cut = await setup.searcher.answer([Target(base, EMBEDDER)], replace(request, min_score=0.5))
+            assert [hit.title for hit in cut.hits] == [hit.title for hit in answer.hits if hit.score >= 0.5]
+            assert cut.best_score == answer.best_score
+    (hit, *_) = await setup.search(base, "water wheel barley flour")
+    # Two of four words, each as rare as the others.
+    assert hit.score == pytest.approx(0.66, abs=0.01)
 
 
 async def test_a_new_version_replaces_the_old_one(setup: IndexSetup) -> None:

@@ -7,8 +7,12 @@ from gristmill.search.languages import certain_language, name_language
 from gristmill.search.leg_weights import (
     CROSS_LANGUAGE_WEIGHT,
     FOREIGN_WEIGHT,
+    ONE_WORD_WEIGHT,
     VECTOR_WEIGHT,
+    language_among_others,
+    limit_for_one_word,
     vector_weight,
+    weights_for_languages,
 )
 
 ENGLISH_QUESTION = "how do I restart the server"
@@ -80,3 +84,29 @@ def test_languages_without_spaces_are_known_by_their_script(text: str, language:
 )
 def test_a_question_without_evidence_has_no_certain_language(query: str, language: str | None) -> None:
     assert certain_language(query) == language
+
+
+def test_one_word_is_searched_for_by_words_first() -> None:
+    assert limit_for_one_word("Dockerfile", VECTOR_WEIGHT) == ONE_WORD_WEIGHT
+    assert limit_for_one_word("Dockerfile", 0.1) == 0.1
+    assert limit_for_one_word("the Dockerfile", VECTOR_WEIGHT) == VECTOR_WEIGHT
+    assert limit_for_one_word("磨坊主什么时候打磨石磨", VECTOR_WEIGHT) == VECTOR_WEIGHT
+
+
+def test_the_language_of_a_chunk_matters_where_the_embedder_knows_several() -> None:
+    strengths = {"english": 0.3, "chinese": 0.3}
+    mixed = {"english": 50, "chinese": 50, "german": 50}
+    assert language_among_others("磨坊主什么时候打磨石磨", mixed, strengths) == "chinese"
+    assert language_among_others("who sharpens the stones", mixed, strengths) == "english"
+    assert language_among_others("wann werden die Steine geschärft und von wem", mixed, strengths) is None
+    assert language_among_others("millstone", mixed, strengths) is None  # it could be any
+    assert language_among_others("who sharpens the stones", {"english": 99, "chinese": 1}, strengths) is None
+    assert language_among_others("who sharpens the stones", mixed, {"english": 1.0}) is None
+
+
+def test_other_languages_weigh_more_where_words_cover_nothing() -> None:
+    covered = weights_for_languages(0.17, is_covered_by_words=True)
+    uncovered = weights_for_languages(0.17, is_covered_by_words=False)
+    assert (covered.own, covered.other) == (0.17, 0.8)
+    assert uncovered.own > covered.own
+    assert uncovered.other > covered.other

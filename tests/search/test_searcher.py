@@ -189,7 +189,7 @@ async def test_a_repeated_query_is_embedded_once(mill: app.Gristmill) -> None:
 
     for _ in range(3):
         await mill.searcher.search([Target(base, Counting())], SearchRequest("wheel"))
-    assert calls == ["wheel"]
+    assert calls.count("wheel") == 1  # the others measure the embedder, once
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,11 @@ class Base:
         return tuple(tuple(group) for group in self.settings.get("synonyms", []))
 
     @property
+    def min_score(self) -> float:
+        """Searches leave out hits with a lower score; 0 if they return all."""
+        return float(self.settings.get("minScore", 0))
+
+    @property
     def asset_reuse(self) -> AssetReuse:
         """Whether an earlier description of an equal image is reused: of any document, of the same one, or never."""
         return self.settings.get("assetReuse", "any")

@@ -71,6 +71,7 @@ class Hit(TypedDict):
     title: str
     text: str
     score: float
+    fits: bool
     source: Json
 
 
@@ -82,9 +83,12 @@ class Correction(TypedDict):
 
 
 class Answer(TypedDict):
-    """Hits, best first. `relaxed` has the quoted phrases that nothing contains: their words were searched for instead."""
+    """Hits, best first. `fits` is false if none of them reaches the threshold, `bestScore` is the highest score seen. `relaxed`
+    has the quoted phrases that nothing contains: their words were searched for instead."""
 
     hits: list[Hit]
+    fits: bool
+    bestScore: float | None
     relaxed: list[str]
     corrected: list[Correction]
     tookMs: float

@@ -5,8 +5,8 @@ distance between the first hit and the second. A chunk that one search did not f
 normalised over all bases, vector scores over the bases that share an embedder. `leg_weights.py` has the weights.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from gristmill.search.leg_weights import VECTOR_WEIGHT
@@ -25,12 +25,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class LegResults:
-    """The candidates of both searches in one base. Vectors are comparable between bases with the same `space`."""
+    """The candidates of both searches in one base. Vectors are comparable between bases with the same `space`. `weights` has
+    the weights of vectors for chunks, by number, that don't have `vector_weight`."""
 
     vector: Sequence[Candidate]
     text: Sequence[Candidate]
     vector_weight: float = VECTOR_WEIGHT
     space: str = ""
+    weights: Mapping[int, float] = field(default_factory=dict[int, float])
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def fuse(legs: Sequence[LegResults]) -> list[FusedHit]:
         for no in {**vectors, **texts}:
             vector_rank, vector_score = vectors.get(no, (None, None))
             text_rank, text_score = texts.get(no, (None, None))
-            weight = results.vector_weight
+            weight = results.weights.get(no, results.vector_weight)
             score = weight * by_vector.get(no, 0.0) + (1 - weight) * by_text.get(no, 0.0)
             fused.append(FusedHit(target_index, no, score, vector_rank, text_rank, vector_score, text_score))
     return sorted(fused, key=lambda hit: (-hit.score, hit.no))

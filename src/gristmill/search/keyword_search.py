@@ -18,6 +18,7 @@ import numpy as np
 from gristmill.catalog import Base
 from gristmill.db import Database, Tx
 from gristmill.search import bm25, document_scores, spelling, store
+from gristmill.search.coverage import TermCounts
 from gristmill.search.fuse import Candidate
 from gristmill.search.inverted_index import Postings
 from gristmill.search.mistyped_words import (
@@ -52,6 +53,13 @@ class KeywordResults:
     mask: Mask | None = field(default=None, repr=False)  # the chunks that can be hits; None: all
     documents: bm25.DocumentStatistics | None = field(default=None, repr=False)
     corrections: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+
+    @property
+    def term_counts(self) -> TermCounts | None:
+        """How many chunks have each term; None if the query was only parsed."""
+        if self.documents is None:
+            return None
+        return TermCounts(self.snapshot.chunks, {term: postings.chunks for term, postings in self.terms})
 
     def scores_of(self, nos: Sequence[int]) -> dict[int, float]:
         """The scores of chunks, whether they are candidates or not."""

@@ -18,7 +18,7 @@ Mode = Literal["hybrid", "vector", "text"]
 class SearchRequest:
     """A search: the query, the mode, the filters and the viewer. `context` is the number of chunks to return on either
     side of each hit; `collapse` groups near-duplicate hits under the best of them; `rerank` allows a configured reranker
-    to reorder the hits."""
+    to reorder the hits; hits with a score below `min_score` are left out, None means each base's own setting."""
 
     query: str
     limit: int = 10
@@ -29,6 +29,7 @@ class SearchRequest:
     context: int = 0
     collapse: bool = False
     rerank: bool = True
+    min_score: float | None = None
     is_relaxed: bool = False  # whether the words of required phrases are searched for in place of the phrases
 
     @property
@@ -60,18 +61,20 @@ class HitContext:
 
 @dataclass(frozen=True)
 class HitExplanation:
-    """Why a hit ranks where it does: both scores, their weights, and the contribution of each term."""
+    """Why a hit ranks where it does, and has its score: both scores, their weights, the contribution of each term."""
 
     vector_weight: float
     similarity: float | None
     text_score: float | None
     terms: Sequence[TermContribution]
     rerank_score: float | None
+    coverage: float | None  # of the query's information by the hit's words
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A chunk that matches. `highlights` are character ranges of `text`; `duplicates` are near-duplicate chunks."""
+    """A chunk that matches. `score` says how well it fits the query, from 0 to 1, and `fits` whether that is enough.
+    `highlights` are character ranges of `text`; `duplicates` are near-duplicate chunks."""
 
     chunk_id: UUID
     item_id: UUID
@@ -87,6 +90,7 @@ class Hit:
     source: dict[str, Any]
     metadata: dict[str, Any]
     score: float
+    fits: bool
     vector_rank: int | None
     text_rank: int | None
     highlights: list[tuple[int, int]]
@@ -106,8 +110,15 @@ class WordCorrection:
 @dataclass(frozen=True)
 class SearchAnswer:
     """The hits, and what was changed about the query: phrases that nothing contains, whose words were searched for instead,
-    and words that were corrected."""
+    and words that were corrected. `best_score` is that of the best chunk, also if it is too low for a hit; None if there
+    was none."""
 
     hits: list[Hit]
+    best_score: float | None = None
     relaxed: list[str] = field(default_factory=list[str])
     corrected: list[WordCorrection] = field(default_factory=list[WordCorrection])
+
+    @property
+    def fits(self) -> bool:
+        """Whether at least one hit fits the query."""
+        return any(hit.fits for hit in self.hits)

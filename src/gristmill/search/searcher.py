@@ -7,48 +7,50 @@ again, and returns only chunks that are live and visible at that moment.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import UUID
 
 from gristmill.catalog import IndexKind
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, TextRefused
 from gristmill.errors import Invalid, Permanent, Transient
-from gristmill.search import collapse, fuse, rerank, store
+from gristmill.search import collapse, fuse, relevance, rerank, store
 from gristmill.search.corrections import corrections_in_hits
 from gristmill.search.explain import KeywordExplanation
 from gristmill.search.highlight import highlight_ranges
+from gristmill.search.hit_scores import (
+    LOADED_TEXT_HITS,
+    BaseResults,
+    LoadedHit,
+    fitting_score,
+    gather_evidence,
+    hit_score,
+    lowest_score,
+    script_of,
+    weigh_languages,
+    with_coverage,
+)
 from gristmill.search.index.embedded import EmbeddedSearch
 from gristmill.search.index.engine_indexes import NO_ENGINE, EngineIndexes
 from gristmill.search.index.engine_search import EngineSearch
 from gristmill.search.index.port import BaseSearch, KeywordAnswer
-from gristmill.search.leg_weights import VECTOR_WEIGHT, vector_weight
+from gristmill.search.languages import certain_language
+from gristmill.search.leg_weights import (
+    VECTOR_WEIGHT,
+    language_among_others,
+    limit_for_one_word,
+    vector_weight,
+)
 from gristmill.search.model import Hit, HitContext, HitExplanation, SearchAnswer, SearchRequest, Target
 from gristmill.search.query_syntax import required_phrases, without_syntax
 from gristmill.search.rerank import Reranker
 from gristmill.search.selectivity import measure_selectivity
+from gristmill.search.similarity_scale import SimilarityScale, SimilarityScales
 from gristmill.search.store import ChunkRow
 
 CANDIDATES_PER_LEG = 100
 _MAX_PARALLEL_BASES = 4  # so that a search over many bases leaves database connections for others
 _MAX_CACHED_QUERY_VECTORS = 1000
-
-
-@dataclass(frozen=True)
-class BaseResults:
-    """The results of one base."""
-
-    legs: fuse.LegResults
-    keyword: KeywordAnswer
-
-
-@dataclass(frozen=True)
-class _LoadedHit:
-    """A fused hit with its row."""
-
-    fused: fuse.FusedHit
-    row: ChunkRow
-    rerank_score: float | None = None
 
 
 class Searcher:
@@ -67,6 +69,7 @@ class Searcher:
             "embedded": EmbeddedSearch(db, cache_bytes),
             "opensearch": EngineSearch(db, indexes),
         }
+        self._scales = SimilarityScales()
         self._query_vectors: OrderedDict[tuple[str, str], store.Vector] = OrderedDict()
 
     async def search(self, targets: Sequence[Target], request: SearchRequest) -> list[Hit]:
@@ -87,8 +90,10 @@ class Searcher:
         loaded = await self._load_hits(targets, request, fused)
         loaded = await self._rerank(request, loaded)
         hits = await self._to_hits(targets, request, results, loaded)
+        best_score = max((hit.score for hit in hits), default=None)
+        hits = [hit for hit in hits[: request.limit] if hit.score >= lowest_score(targets, request, hit)]
         corrected = corrections_in_hits([result.keyword.corrections for result in results], hits)
-        return SearchAnswer(hits, relaxed, corrected)
+        return SearchAnswer(hits, best_score, relaxed, corrected)
 
     async def _search_bases(self, targets: Sequence[Target], request: SearchRequest) -> list[BaseResults]:
         slots = asyncio.Semaphore(_MAX_PARALLEL_BASES)
@@ -106,7 +111,7 @@ class Searcher:
         limit = max(CANDIDATES_PER_LEG, request.limit)
         async with store.read_transaction(self._db) as tx:
             selectivity = await measure_selectivity(tx, base.id, request.scope)
-            weight = await _vector_weight(tx, base_search, target, request)
+            weight, asked_in = await _vector_weight(tx, base_search, target, request)
 
         async def by_vector() -> list[fuse.Candidate]:
             assert embedder is not None
@@ -120,17 +125,42 @@ class Searcher:
                 base, request.scope, selectivity, request.keyword_query, limit
             )
 
+        scale: SimilarityScale | None = None
         if weight == 0:
             keyword_results, candidates = await by_keyword(), []
             if embedder is not None and request.mode == "hybrid" and not keyword_results.candidates:
                 # No word matches: the nearest texts are better than an empty answer, and their scores say how near they are.
                 candidates, weight = await by_vector(), 1.0
         else:
-            candidates, keyword_results = await asyncio.gather(by_vector(), by_keyword())
-        keyword_candidates = keyword_results.candidates if weight < 1 else ()
-        return BaseResults(
-            fuse.LegResults(candidates, keyword_candidates, weight, base.embedder_identity), keyword_results
+            assert embedder is not None
+            candidates, keyword_results, scale = await asyncio.gather(
+                by_vector(),
+                by_keyword(),
+                self._scales.scale_for(embedder, script_of(request.query), certain_language(request.query)),
+            )
+        legs = fuse.LegResults(
+            candidates, keyword_results.candidates if weight < 1 else (), weight, base.embedder_identity
         )
+        if asked_in is not None and candidates:
+            legs = replace(
+                legs,
+                weights=await self._weights_by_language(target, request, legs, keyword_results, asked_in),
+            )
+        return BaseResults(legs, keyword_results, scale)
+
+    async def _weights_by_language(
+        self,
+        target: Target,
+        request: SearchRequest,
+        legs: fuse.LegResults,
+        keyword: KeywordAnswer,
+        asked_in: str,
+    ) -> dict[int, float]:
+        """The weights of vectors in a base of several languages, by chunk."""
+        nos = {candidate.no for candidate in (*legs.vector, *legs.text[:LOADED_TEXT_HITS])}
+        async with store.read_transaction(self._db) as tx:
+            texts = await store.chunk_texts(tx, target.base.chunk_set, sorted(nos))
+        return await asyncio.to_thread(weigh_languages, request, legs, keyword.term_counts, texts, asked_in)
 
     async def query_vector(self, embedder: Embedder, query: str) -> store.Vector:
         """The query's vector, from a cache if the query was embedded recently."""
@@ -146,20 +176,20 @@ class Searcher:
 
     async def _load_hits(
         self, targets: Sequence[Target], request: SearchRequest, fused: Sequence[fuse.FusedHit]
-    ) -> list[_LoadedHit]:
+    ) -> list[LoadedHit]:
         """The first hits that are still live and visible, with their rows: as many as the steps after this one need."""
-        depth = request.limit
+        depth = max(request.limit, relevance.LEADING_HITS)
         if request.collapse:
-            depth = 3 * request.limit
+            depth = 3 * depth
         if request.rerank and self._reranker is not None:
             depth = max(depth, rerank.RERANKED_HITS)
-        loaded: list[_LoadedHit] = []
+        loaded: list[LoadedHit] = []
         offset = 0
         # Some may have been deleted or hidden since: the hits after them move up.
         while len(loaded) < depth and offset < len(fused):
             batch = fused[offset : offset + depth]
             rows = await self._load_rows(targets, request, batch)
-            loaded += [_LoadedHit(hit, rows[hit.no]) for hit in batch if hit.no in rows]
+            loaded += [LoadedHit(hit, rows[hit.no]) for hit in batch if hit.no in rows]
             offset += len(batch)
         return loaded[:depth]
 
@@ -173,7 +203,7 @@ class Searcher:
                     rows |= await store.visible_chunks(tx, target.base, request.scope, nos)
         return rows
 
-    async def _rerank(self, request: SearchRequest, loaded: list[_LoadedHit]) -> list[_LoadedHit]:
+    async def _rerank(self, request: SearchRequest, loaded: list[LoadedHit]) -> list[LoadedHit]:
         if self._reranker is None or not request.rerank or not loaded:
             return loaded
         first, rest = loaded[: rerank.RERANKED_HITS], loaded[rerank.RERANKED_HITS :]
@@ -189,16 +219,20 @@ class Searcher:
         targets: Sequence[Target],
         request: SearchRequest,
         results: Sequence[BaseResults],
-        loaded: Sequence[_LoadedHit],
+        loaded: Sequence[LoadedHit],
     ) -> list[Hit]:
         groups = (
             await asyncio.to_thread(collapse.duplicate_groups, [hit.row.text for hit in loaded])
             if request.collapse
             else [[position] for position in range(len(loaded))]
-        )[: request.limit]
+        )[: max(request.limit, relevance.LEADING_HITS)]
         chosen = [loaded[group[0]] for group in groups]
         neighbours = await self._load_neighbours(targets, request, chosen)
         explanations = await self._explain(request, results, chosen)
+        evidence = await asyncio.to_thread(gather_evidence, request, results, chosen)
+        scores = relevance.descending(
+            [hit_score(hit, known) for hit, known in zip(chosen, evidence, strict=True)]
+        )
         # In a thread: a hundred long hits take tens of milliseconds, for which other requests would wait.
         highlights = await asyncio.to_thread(_highlights, results, chosen)
         return [
@@ -207,16 +241,20 @@ class Searcher:
                 ranges,
                 [loaded[position].row.id for position in group[1:]],
                 _context(hit.row, neighbours, request.context),
-                explanations.get(hit.fused.no),
+                with_coverage(explanations.get(hit.fused.no), known),
+                score,
+                score >= fitting_score(targets[hit.fused.target_index], request),
             )
-            for hit, group, ranges in zip(chosen, groups, highlights, strict=True)
+            for hit, group, ranges, known, score in zip(
+                chosen, groups, highlights, evidence, scores, strict=True
+            )
         ]
 
     async def _explain(
         self,
         request: SearchRequest,
         results: Sequence[BaseResults],
-        chosen: Sequence[_LoadedHit],
+        chosen: Sequence[LoadedHit],
     ) -> dict[int, HitExplanation]:
         """The explanations of hits, by the number of their chunk."""
         explanations: dict[int, HitExplanation] = {}
@@ -230,7 +268,7 @@ class Searcher:
         return explanations
 
     async def _load_neighbours(
-        self, targets: Sequence[Target], request: SearchRequest, chosen: Sequence[_LoadedHit]
+        self, targets: Sequence[Target], request: SearchRequest, chosen: Sequence[LoadedHit]
     ) -> dict[tuple[UUID, int], str]:
         neighbours: dict[tuple[UUID, int], str] = {}
         if request.context:
@@ -269,16 +307,21 @@ def _check_embedder(target: Target) -> None:
         )
 
 
-async def _vector_weight(tx: Tx, base_search: BaseSearch, target: Target, request: SearchRequest) -> float:
+async def _vector_weight(
+    tx: Tx, base_search: BaseSearch, target: Target, request: SearchRequest
+) -> tuple[float, str | None]:
+    """The weight of vectors, and the question's language in a base where that of a chunk matters too."""
     if request.mode == "text" or target.embedder is None:
-        return 0.0
+        return 0.0, None
     if request.mode == "vector":
-        return 1.0
+        return 1.0, None
     strengths = target.embedder.strengths
     if strengths is None:
-        return VECTOR_WEIGHT
+        return limit_for_one_word(request.query, VECTOR_WEIGHT), None
     languages = await base_search.count_languages(tx, target.base)
-    return vector_weight(request.query, languages, strengths)
+    weight = vector_weight(request.query, languages, strengths)
+    asked_in = language_among_others(request.query, languages, strengths)
+    return limit_for_one_word(request.query, weight), asked_in
 
 
 def _context(row: ChunkRow, neighbours: Mapping[tuple[UUID, int], str], width: int) -> HitContext | None:
@@ -293,21 +336,22 @@ def _context(row: ChunkRow, neighbours: Mapping[tuple[UUID, int], str], width: i
     )
 
 
-def _highlights(results: Sequence[BaseResults], chosen: Sequence[_LoadedHit]) -> list[list[tuple[int, int]]]:
+def _highlights(results: Sequence[BaseResults], chosen: Sequence[LoadedHit]) -> list[list[tuple[int, int]]]:
     return [
         highlight_ranges(hit.row.text, results[hit.fused.target_index].keyword.parsed_query) for hit in chosen
     ]
 
 
 def _hit(
-    loaded: _LoadedHit,
+    loaded: LoadedHit,
     highlights: list[tuple[int, int]],
     duplicates: list[UUID],
     context: HitContext | None,
     explanation: HitExplanation | None,
+    score: float,
+    fits: bool,
 ) -> Hit:
     row, fused = loaded.row, loaded.fused
-    score = fused.score if loaded.rerank_score is None else loaded.rerank_score
     return Hit(
         chunk_id=row.id,
         item_id=row.item_id,
@@ -322,7 +366,8 @@ def _hit(
         headings=row.headings,
         source=row.source,
         metadata=row.metadata,
-        score=round(score, 6),
+        score=round(score, 4),
+        fits=fits,
         vector_rank=fused.vector_rank,
         text_rank=fused.text_rank,
         highlights=highlights,
@@ -333,12 +378,13 @@ def _hit(
 
 
 def _explanation(
-    loaded: _LoadedHit, results: BaseResults, keyword: KeywordExplanation | None
+    loaded: LoadedHit, results: BaseResults, keyword: KeywordExplanation | None
 ) -> HitExplanation:
     return HitExplanation(
-        vector_weight=results.legs.vector_weight,
+        vector_weight=results.legs.weights.get(loaded.fused.no, results.legs.vector_weight),
         similarity=loaded.fused.vector_score,
         text_score=None if loaded.fused.text_score is None or keyword is None else keyword.score,
         terms=[] if keyword is None else keyword.terms,
         rerank_score=loaded.rerank_score,
+        coverage=None,
     )

@@ -17,7 +17,7 @@ from gristmill.search import store
 from gristmill.search.explain import TermContribution
 from gristmill.search.index.port import KeywordAnswer
 from gristmill.search.literals import vector_literal
-from gristmill.search.model import SearchRequest, Target
+from gristmill.search.model import Hit, SearchRequest, Target
 from gristmill.search.scope import NO_FILTERS, Filters, Scope
 from gristmill.search.searcher import Searcher
 from gristmill.search.store import Vector, queries
@@ -60,7 +60,9 @@ async def explain_missing(
     db: Database, searcher: Searcher, target: Target, request: SearchRequest, item: Item
 ) -> WhyNot:
     """Explain why a search does not find `item`."""
-    deep_request = replace(request, limit=SEARCH_DEPTH, explain=True, rerank=False, collapse=False)
+    deep_request = replace(
+        request, limit=SEARCH_DEPTH, explain=True, rerank=False, collapse=False, min_score=0.0
+    )
     hits = await searcher.search([target], deep_request)
     items = list(dict.fromkeys(hit.item_id for hit in hits))
     rank = items.index(item.id) + 1 if item.id in items else None
@@ -68,7 +70,7 @@ async def explain_missing(
         acl = await _effective_acl(tx, item.id)
         nos = await _chunk_numbers_of_item(tx, target.base.chunk_set, item.id)
         visibility = await _visibility_reasons(tx, request, item, acl)
-    reasons = [*_state_reasons(item), *visibility]
+    reasons = [*_state_reasons(item), *visibility, *_score_reasons(target.base.min_score, hits, item)]
     # Its rank if the item were visible and no filter applied.
     unrestricted = await searcher.search_base(target, replace(deep_request, viewer=ADMIN, filters=NO_FILTERS))
     best, score = await unrestricted.keyword.best_chunk(nos)
@@ -89,6 +91,14 @@ async def explain_missing(
         terms=terms,
         acl=acl,
     )
+
+
+def _score_reasons(min_score: float, hits: Sequence[Hit], item: Item) -> list[Reason]:
+    best = max((hit.score for hit in hits if hit.item_id == item.id), default=None)
+    if best is None or best >= min_score:
+        return []
+    message = f"Its score is {best:.2f}. Searches of this base leave out hits below {min_score:.2f}."
+    return [Reason("low_score", message)]
 
 
 def _state_reasons(item: Item) -> list[Reason]:

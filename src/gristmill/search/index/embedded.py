@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from gristmill.catalog import Base, Viewer
 from gristmill.db import Database, Tx
 from gristmill.search import explain, keyword_search, store, vector_search
+from gristmill.search.coverage import TermCounts
 from gristmill.search.explain import KeywordExplanation
 from gristmill.search.fuse import Candidate
 from gristmill.search.keyword_search import KeywordResults
@@ -38,6 +39,11 @@ class EmbeddedKeywordAnswer:
     def parsed_query(self) -> ParsedQuery:
         """The query, parsed for the languages of the base."""
         return self.results.parsed_query
+
+    @property
+    def term_counts(self) -> TermCounts | None:
+        """How many chunks have each term; None if the query was only parsed."""
+        return self.results.term_counts
 
     @property
     def corrections(self) -> Mapping[str, Sequence[str]]:

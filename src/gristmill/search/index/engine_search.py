@@ -22,6 +22,7 @@ import numpy as np
 from gristmill.catalog import Base, BaseId, ItemId, Viewer
 from gristmill.db import Database, Tx
 from gristmill.search import bm25, keyword_search, store
+from gristmill.search.coverage import TermCounts
 from gristmill.search.explain import KeywordExplanation, TermContribution
 from gristmill.search.fuse import Candidate
 from gristmill.search.index import tasks
@@ -73,6 +74,14 @@ class EngineKeywordAnswer:
     leg: KeywordLeg | None = None
     candidates: list[Candidate] = field(default_factory=list[Candidate])
     corrections: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+
+    @property
+    def term_counts(self) -> TermCounts | None:
+        """How many chunks have each term; None if the query was only parsed."""
+        if self.leg is None:
+            return None
+        statistics = self.leg.statistics
+        return TermCounts(statistics.chunks, dict(zip(self.leg.terms, statistics.by_term, strict=True)))
 
     async def explain(self, viewer: Viewer, nos: Sequence[int]) -> dict[int, KeywordExplanation]:
         """The scores of chunks that the viewer can see, by number, with numbers that reveal nothing else."""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from gristmill.catalog import Base, Viewer
 from gristmill.db import Tx
+from gristmill.search.coverage import TermCounts
 from gristmill.search.explain import KeywordExplanation
 from gristmill.search.fuse import Candidate
 from gristmill.search.query_syntax import ParsedQuery
@@ -30,6 +31,11 @@ class KeywordAnswer(Protocol):
     @property
     def parsed_query(self) -> ParsedQuery:
         """The query, parsed for the languages of the base."""
+        ...
+
+    @property
+    def term_counts(self) -> TermCounts | None:
+        """How many chunks have each term; None if the query was only parsed."""
         ...
 
     @property

@@ -75,6 +75,8 @@ async def why_not(
 def _search_results(answer: search.SearchAnswer, started: float) -> SearchOut:
     return SearchOut(
         hits=[HitOut.of(hit) for hit in answer.hits],
+        fits=answer.fits,
+        best_score=answer.best_score,
         relaxed=answer.relaxed,
         corrected=[
             CorrectionOut(word=correction.word, replacement=correction.replacement)

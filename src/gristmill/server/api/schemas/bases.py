@@ -56,7 +56,8 @@ Synonyms = Annotated[
 
 
 class Options(RequestModel):
-    """Which files of folders are included, from the next listing on, when image descriptions are reused, and synonyms."""
+    """Which files of folders are included, from the next listing on, when image descriptions are reused, synonyms, and
+    which hits searches leave out."""
 
     ignore: (
         Annotated[Patterns, Field(description="Files to leave out: patterns as in .gitignore.")] | None
@@ -65,6 +66,17 @@ class Options(RequestModel):
         Annotated[StrictBool, Field(description="Include names that begin with a dot.")] | None
     ) = None
     synonyms: Synonyms | None = None
+    min_score: (
+        Annotated[
+            float,
+            Field(
+                ge=0,
+                le=1,
+                description="Searches leave out hits with a lower score, unless they say otherwise.",
+            ),
+        ]
+        | None
+    ) = None
     asset_reuse: (
         Annotated[AssetReuse, Field(description="When to reuse the description of an identical image.")]
         | None
@@ -181,6 +193,7 @@ class BaseOut(StoredModel):
                 "assetReuse": base.asset_reuse,
                 "emptyDocuments": base.empty_documents,
                 "synonyms": base.synonyms,
+                "minScore": base.min_score,
             },
             acl=base.acl,
             description=base.description,

@@ -77,6 +77,13 @@ class SearchIn(_QueryFields):
     context: Annotated[StrictInt, Field(ge=0, le=5)] = 0
     collapse: StrictBool = False
     rerank: StrictBool = True
+    min_score: (
+        Annotated[
+            float,
+            Field(ge=0, le=1, description="Leave out hits with a lower score; by default as the base says."),
+        ]
+        | None
+    ) = None
 
     def to_query(self, viewer: Viewer) -> search.SearchRequest:
         """The request as `search/` takes it."""
@@ -90,6 +97,7 @@ class SearchIn(_QueryFields):
             context=self.context,
             collapse=self.collapse,
             rerank=self.rerank,
+            min_score=self.min_score,
         )
 
 
@@ -138,13 +146,14 @@ class TermOut(ApiModel):
 
 
 class ExplanationOut(ApiModel):
-    """Why a hit has its rank."""
+    """Why a hit has its rank and its score. `coverage` is how much of the query's information the words of the hit have."""
 
     vector_weight: float
     similarity: float | None
     text_score: float | None
     terms: list[TermOut]
     rerank_score: float | None
+    coverage: float | None
 
     @classmethod
     def of(cls, explanation: search.HitExplanation) -> Self:
@@ -155,11 +164,13 @@ class ExplanationOut(ApiModel):
             text_score=explanation.text_score,
             terms=[TermOut.of(term) for term in explanation.terms],
             rerank_score=explanation.rerank_score,
+            coverage=explanation.coverage,
         )
 
 
 class HitOut(ApiModel):
-    """A chunk that matches the query; `highlights` are character ranges of `text`."""
+    """A chunk that matches the query. `score` is how well it fits, from 0 to 1; `fits` whether that reaches the threshold.
+    `highlights` are character ranges of `text`."""
 
     chunk_id: UUID
     item_id: UUID
@@ -170,6 +181,7 @@ class HitOut(ApiModel):
     headings: list[str]
     highlights: list[tuple[int, int]]
     score: float
+    fits: bool
     ranks: Ranks
     source: HitSource
     metadata: JsonObject
@@ -191,6 +203,7 @@ class HitOut(ApiModel):
             headings=hit.headings,
             highlights=hit.highlights,
             score=hit.score,
+            fits=hit.fits,
             ranks=Ranks(vector=hit.vector_rank, text=hit.text_rank),
             source=HitSource(
                 url=hit.source.get("url"),
@@ -215,9 +228,12 @@ class CorrectionOut(ApiModel):
 
 
 class SearchOut(ApiModel):
-    """Hits, best first. `relaxed` has the quoted phrases that nothing contains: their words were searched for instead."""
+    """Hits, best first. `fits` is false if none of them reaches the threshold; `bestScore` is the highest score, also of a
+    chunk that was left out. `relaxed` has the quoted phrases that nothing contains: their words were searched for instead."""
 
     hits: list[HitOut]
+    fits: bool
+    best_score: float | None
     relaxed: list[str]
     corrected: list[CorrectionOut]
     took_ms: float

@@ -19,7 +19,7 @@ export const messages = {
   "{n} items are read, chunked and embedded again. Until that is done, search uses what is there now.":
     "{n} 项会重新读取、分块并生成向量。完成之前，搜索仍使用现有内容。",
   "Keyword rank {text}, semantic rank {vector}": "关键词第 {text} 名，语义第 {vector} 名",
-  "Score in this search": "本次搜索中的得分",
+  "Score, from 0 to 1": "得分（0 到 1）",
   "by meaning only": "仅按语义",
   "Nothing contains “{phrase}”. These results have some of its words.":
     "没有内容包含“{phrase}”。以下结果包含其中的部分词语。",
@@ -65,6 +65,9 @@ export const messages = {
   "Path on the server": "服务器上的路径",
   "Synonyms (one group per line, with commas)": "同义词（每行一组，用逗号分隔）",
   "A search for one of them finds the others, with less weight.": "搜索其中一个词也会找到其他词，权重较低。",
+  "Lowest score of a result, from 0 to 1": "结果的最低得分（0 到 1）",
+  "0 shows all, with a note if none of them fits.": "0 表示显示全部，若没有合适的结果会给出提示。",
+  "From 0.5 on, most results of unrelated searches are hidden.": "从 0.5 起，无关搜索的结果大多会被隐藏。",
   "Exclude (.gitignore patterns, one per line)": "排除（.gitignore 模式，每行一个）",
   "URL of a sitemap, or of a site that declares one": "站点地图的网址，或声明了站点地图的网站",
   "Drop files or folders anywhere on this page, or choose them.": "把文件或文件夹拖到页面任意位置，或点击选择。",
@@ -144,6 +147,9 @@ export const messages = {
     '输入词语或问题。用 "引号" 表示精确短语，用 -词 排除一个词。',
   Explain: "解释",
   "No results": "没有找到",
+  "Nothing fits": "没有合适的结果",
+  "What was found scores below the lowest score of this base.": "找到的内容低于此知识库的最低得分。",
+  "Nothing fits this search well. These are the closest texts.": "没有很合适的结果。以下是最接近的内容。",
   "Try different words or another mode.": "换些词语，或换一种模式。",
   More: "更多",
   "Why is a document missing?": "为何缺少某个文档？",

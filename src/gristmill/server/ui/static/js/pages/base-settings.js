@@ -62,6 +62,7 @@ function changesFrom(form, base) {
       assetReuse: String(form.get("assetReuse")),
       emptyDocuments: String(form.get("emptyDocuments")),
       synonyms: synonymsFrom(String(form.get("synonyms"))),
+      minScore: Number(form.get("minScore") ?? 0),
     },
   };
 }
@@ -207,6 +208,14 @@ function searchFields(base) {
         <span>${t("Synonyms (one group per line, with commas)")}</span>
         <textarea name="synonyms" rows="3" .value=${groups.map((group) => group.join(", ")).join("\n")}></textarea>
         <span class="hint">${t("A search for one of them finds the others, with less weight.")}</span>
+      </label>
+      <label class="field">
+        <span>${t("Lowest score of a result, from 0 to 1")}</span>
+        <input name="minScore" type="number" min="0" max="1" step="0.05" .value=${String(base.settings.minScore ?? 0)}>
+        <span class="hint">
+          ${t("0 shows all, with a note if none of them fits.")}
+          ${t("From 0.5 on, most results of unrelated searches are hidden.")}
+        </span>
       </label>
     </fieldset>
   `;

@@ -8,8 +8,9 @@ import { readable } from "../../readable.js";
 
 /**
  * @typedef {{chunkId: string, itemId: string, baseId: string, title: string, type: string, text: string,
- *   headings: string[], highlights: [number, number][], score: number, ranks: {vector: number | null,
- *   text: number | null}, source: {url: string | null, path: string | null, page: number | null}, metadata: any,
+ *   headings: string[], highlights: [number, number][], score: number, fits: boolean,
+ *   ranks: {vector: number | null, text: number | null}, metadata: any,
+ *   source: {url: string | null, path: string | null, page: number | null},
  *   explain: {vectorWeight: number, similarity: number | null, textScore: number | null, rerankScore: number | null,
  *   terms: {term: string, count: number, chunks: number, score: number}[]} | null}} Hit
  */
@@ -59,8 +60,7 @@ function hitLocation(hit) {
 }
 
 /**
- * Two bars that compare the hits of one search. There is no number: scores are relative to the other hits, so that the
- * best hit of a meaningless query would have a high one.
+ * Two bars that compare the hits of one search.
  * @param {Hit} hit @param {number} best the best keyword score of the response
  */
 function scoreBars(hit, best) {
@@ -99,7 +99,7 @@ function explanationView(hit) {
   );
   return html`
     <dl class="explain">
-      ${row(t("Score in this search"), figure(hit.score))}
+      ${row(t("Score, from 0 to 1"), figure(hit.score))}
       ${row(t("Keyword rank"), hit.ranks.text ?? "–")}
       ${row(t("Keyword score"), figure(textScore))}
       ${row(t("Semantic rank"), hit.ranks.vector ?? "–")}

@@ -22,7 +22,10 @@ import { hasKeyword, hitCount, hitRow } from "./hits.js";
 /** @import { LiveRoute } from "../../router.js" */
 /** @import { Hit } from "./hits.js" */
 /** @typedef {{word: string, replacement: string}} Correction */
-/** @typedef {{hits: Hit[], relaxed: string[], corrected: Correction[], tookMs: number}} SearchResponse */
+/**
+ * @typedef {{hits: Hit[], fits: boolean, bestScore: number | null, relaxed: string[], corrected: Correction[],
+ *   tookMs: number}} SearchResponse
+ */
 
 const TYPING_DELAY = 280;
 const RETRY_DELAYS = [1000, 2000, 5000, 10_000]; // milliseconds, while the server can't answer
@@ -181,7 +184,10 @@ function results(response, failure, base, param, explain, retry) {
   const isHybrid = (param("mode") || "hybrid") === "hybrid";
   const list = () => html`<ol>${hits.map((hit) => hitRow(hit, best, { explain, to: hitUrl, isHybrid }))}</ol>`;
   const isMeaningOnly = isHybrid && hits.length > 0 && !hits.some(hasKeyword);
-  const noHits = () => emptyState("search", t("No results"), t("Try different words or another mode."));
+  const noHits = () =>
+    response.bestScore === null
+      ? emptyState("search", t("No results"), t("Try different words or another mode."))
+      : emptyState("search", t("Nothing fits"), t("What was found scores below the lowest score of this base."));
   return html`
     <div class="results">
       <div class="tally">
@@ -189,7 +195,7 @@ function results(response, failure, base, param, explain, retry) {
         ${filterButton(param)}
         ${button(t("Explain"), toggleExplain, { small: true, kind: "quiet" })}
       </div>
-      ${isMeaningOnly ? noKeywordNote() : null}
+      ${isMeaningOnly ? noKeywordNote() : response.fits || !hits.length ? null : nothingFitsNote()}
       ${queryChanges(response).map((change) => html`<p class="no-keyword">${icon("warn")}<span>${change}</span></p>`)}
       ${hits.length ? list() : noHits()}
       <div class="list-footer">
@@ -212,6 +218,13 @@ const noKeywordNote = () =>
   html`
     <p class="no-keyword">
       ${icon("warn")}<span>${t("No document contains these words. These are the closest by meaning.")}</span>
+    </p>
+  `;
+
+const nothingFitsNote = () =>
+  html`
+    <p class="no-keyword">
+      ${icon("warn")}<span>${t("Nothing fits this search well. These are the closest texts.")}</span>
     </p>
   `;
 
