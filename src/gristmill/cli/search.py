@@ -86,7 +86,10 @@ def _explanation(hit: Mapping[str, Any]) -> str:
 
 def _changes(response: dict[str, Any]) -> list[str]:
     """What was changed about the query, for people."""
-    lines = [f"Nothing contains “{phrase}”. Searched for its words." for phrase in response["relaxed"]]
+    best = response["bestScore"]
+    unfit = best is not None and not response["fits"]
+    lines = [f"Nothing fits this query well: the best score is {best:.2f}."] if unfit else []
+    lines += [f"Nothing contains “{phrase}”. Searched for its words." for phrase in response["relaxed"]]
     return lines + [
         f"Nothing contains “{correction['word']}”. Searched for “{correction['replacement']}”."
         for correction in response["corrected"]

@@ -26,6 +26,9 @@ def search(
     ] = 10,
     mode: SearchMode = "hybrid",
     filters: Filters = None,
+    min_score: Annotated[
+        float | None, typer.Option(min=0, max=1, metavar="SCORE", help="Leave out hits with a lower score.")
+    ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show why each hit is at its place.")] = False,
     as_json: AsJson = False,
     data_dir: DataDir = None,
@@ -35,6 +38,8 @@ def search(
     from gristmill.cli.filters import parse_filters
 
     body = {"query": query, "limit": limit, "mode": mode, "filters": parse_filters(filters or [])}
+    if min_score is not None:
+        body["minScore"] = min_score
     if explain:
         body["explain"] = True
 
