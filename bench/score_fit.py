@@ -9,7 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -60,14 +60,15 @@ def fit(features: Array, labels: Array, weights: Array) -> Array:
     ridge[-1, -1] = 0.0
     coefficients: Array = np.zeros(columns)
     for _ in range(60):
-        exponents: Array = scaled @ coefficients
+        exponents = cast(Array, scaled @ coefficients)
         estimates: Array = 1 / (1 + np.exp(-exponents.clip(-30, 30)))
-        gradient: Array = scaled.T @ (weights * (estimates - labels)) + ridge @ coefficients
+        gradient = cast(Array, scaled.T @ (weights * (estimates - labels)) + ridge @ coefficients)
         curvature: Array = (scaled * (weights * estimates * (1 - estimates))[:, None]).T @ scaled + ridge
-        step: Array = np.linalg.solve(curvature, gradient)
-        coefficients = coefficients - step
-    result: Array = coefficients / deviations
-    result[-1] = coefficients[-1] - float((coefficients[:-1] * means[:-1] / deviations[:-1]).sum())
+        step = cast(Array, np.linalg.solve(curvature, gradient))
+        coefficients = cast(Array, coefficients - step)
+    result = cast(Array, coefficients / deviations)
+    shift = cast(Array, coefficients[:-1] * means[:-1] / deviations[:-1])
+    result[-1] = coefficients[-1] - float(shift.sum())
     return result
 
 

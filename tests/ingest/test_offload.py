@@ -83,8 +83,8 @@ async def test_the_subprocess_lexes_and_chunks_as_this_process_does(offload: Cpu
     tokenizer = HashedEmbedder().tokenizer
     documents = [[TextPart(TEXT), TextPart("the end", 2)]] * 20
     for _ in range(3):
-        expected = chunk_documents(tokenizer, 64, documents)
-        assert await offload.chunk_documents(tokenizer, 64, documents) == expected
+        expected = chunk_documents(tokenizer, 64, 0, documents)
+        assert await offload.chunk_documents(tokenizer, 64, 0, documents) == expected
         assert are_equal(await offload.build_segment(WORDS, CODES), segment.build(WORDS, CODES))
     assert child.cpu_times().user > before
 
@@ -180,7 +180,7 @@ async def test_a_worker_chunks_a_large_text_file_outside_its_own_process(
 async def test_an_error_in_the_subprocess_is_raised_here_and_it_keeps_running(offload: CpuOffload) -> None:
     child = await start_subprocess(offload)
     with pytest.raises(AttributeError):
-        await offload.chunk_documents(HashedEmbedder().tokenizer, 64, [["no part"]])  # pyright: ignore[reportArgumentType]
+        await offload.chunk_documents(HashedEmbedder().tokenizer, 64, 0, [["no part"]])  # pyright: ignore[reportArgumentType]
     assert are_equal(await offload.build_segment(WORDS, CODES), segment.build(WORDS, CODES))
     assert child.is_running()
 

@@ -24,7 +24,7 @@ from gristmill.answers.model import (
 )
 from gristmill.answers.prompt import REFUSAL, build_messages
 from gristmill.errors import Conflict
-from gristmill.search import Hit, Searcher, SearchRequest, Target
+from gristmill.search import Searcher, SearchRequest, Target
 
 PASSAGES = 8
 
@@ -52,7 +52,9 @@ class Asker:
         then the text in parts, then the end."""
         model = self.require_model()
         results = await self.searcher.answer(targets, replace(request, collapse=True))
-        passages = [Passage(number, hit) for number, hit in enumerate(_fitting(results.hits), 1)]
+        # If one hit fits, the others may add to it.
+        hits = results.hits if results.fits else []
+        passages = [Passage(number, hit) for number, hit in enumerate(hits, 1)]
         yield Retrieved(passages)
         if not passages:
             yield AnswerText(REFUSAL)
@@ -73,7 +75,3 @@ class Asker:
         cited = {number: passages[number - 1].hit for number in sorted(reader.cited)}
         citations = [Citation(number, hit) for number, hit in cited.items()]
         yield AnswerEnd(answer, citations, is_refusal=not citations and REFUSAL in answer)
-
-
-def _fitting(hits: Sequence[Hit]) -> list[Hit]:
-    return list(hits)

@@ -37,7 +37,12 @@ def search(
     from gristmill.cli import search as search_command
     from gristmill.cli.filters import parse_filters
 
-    body = {"query": query, "limit": limit, "mode": mode, "filters": parse_filters(filters or [])}
+    body: dict[str, Any] = {
+        "query": query,
+        "limit": limit,
+        "mode": mode,
+        "filters": parse_filters(filters or []),
+    }
     if min_score is not None:
         body["minScore"] = min_score
     if explain:

@@ -50,7 +50,8 @@ class SearchHit(Result):
     title: str
     headings: Annotated[list[str], Field(description="Headings above the text, outermost first.")]
     text: str
-    score: float
+    score: Annotated[float, Field(description="How well it fits the query, from 0 to 1.")]
+    fits: Annotated[bool, Field(description="Whether the score is high enough to rely on.")]
     source: Annotated[Json, Field(description="Address, path, page; `start` is the `at` of get_section.")]
     resource: str
 
@@ -59,6 +60,12 @@ class SearchResult(TextResult):
     """Hits, best first."""
 
     hits: list[SearchHit]
+    fits: Annotated[
+        bool, Field(description="False if nothing fits the query: then say so rather than guess.")
+    ]
+    best_score: Annotated[
+        float | None, Field(description="The highest score, also of texts that were left out.")
+    ]
     relaxed: Annotated[list[str], Field(description="Quoted phrases that nothing contains.")]
     corrected: Annotated[list[Json], Field(description="Words that were searched for in another spelling.")]
     took_ms: float

@@ -349,7 +349,10 @@ def _hit_with_citation(hit: Json) -> Json:
     page = f", page {source['page']}" if source.get("page") else ""
     return {
         "citation": f"{location}{page}, characters {source['start']}-{source['end']}",
-        **{name: hit[name] for name in ("itemId", "baseId", "title", "headings", "text", "score", "source")},
+        **{
+            name: hit[name]
+            for name in ("itemId", "baseId", "title", "headings", "text", "score", "fits", "source")
+        },
         "resource": f"gristmill://items/{hit['itemId']}",
     }
 

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The embedder of a base, and its change: the new vectors are made beside the old ones, both are compared, and the new
+ * The embedder of a base, and its change: the new vectors are made while the old ones answer, both are compared, and the new
  * ones take over or wait for a decision. Searches go on meanwhile.
  */
 
