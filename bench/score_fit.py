@@ -15,6 +15,7 @@ import numpy as np
 
 Row = dict[str, Any]
 Array = Any  # of numpy, whose operators have no useful types
+_numpy = cast(Any, np)
 _HITS = 3  # of each question
 _RIDGE = 1e-3
 _FEATURES: dict[str, Callable[[Row], float]] = {
@@ -55,20 +56,16 @@ def fit(features: Array, labels: Array, weights: Array) -> Array:
     means, deviations = features.mean(0), features.std(0) + 1e-9
     means[-1], deviations[-1] = 0.0, 1.0
     scaled = (features - means) / deviations
-    columns: int = scaled.shape[1]
-    ridge: Array = _RIDGE * len(labels) * np.eye(columns)
+    ridge = _RIDGE * len(labels) * _numpy.eye(scaled.shape[1])
     ridge[-1, -1] = 0.0
-    coefficients: Array = np.zeros(columns)
+    coefficients = _numpy.zeros(scaled.shape[1])
     for _ in range(60):
-        exponents = cast(Array, scaled @ coefficients)
-        estimates: Array = 1 / (1 + np.exp(-exponents.clip(-30, 30)))
-        gradient = cast(Array, scaled.T @ (weights * (estimates - labels)) + ridge @ coefficients)
-        curvature: Array = (scaled * (weights * estimates * (1 - estimates))[:, None]).T @ scaled + ridge
-        step = cast(Array, np.linalg.solve(curvature, gradient))
-        coefficients = cast(Array, coefficients - step)
-    result = cast(Array, coefficients / deviations)
-    shift = cast(Array, coefficients[:-1] * means[:-1] / deviations[:-1])
-    result[-1] = coefficients[-1] - float(shift.sum())
+        estimates = 1 / (1 + _numpy.exp(-(scaled @ coefficients).clip(-30, 30)))
+        gradient = scaled.T @ (weights * (estimates - labels)) + ridge @ coefficients
+        curvature = (scaled * (weights * estimates * (1 - estimates))[:, None]).T @ scaled + ridge
+        coefficients = coefficients - _numpy.linalg.solve(curvature, gradient)
+    result = coefficients / deviations
+    result[-1] = coefficients[-1] - float((coefficients[:-1] * means[:-1] / deviations[:-1]).sum())
     return result
 
 
