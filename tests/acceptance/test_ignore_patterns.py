@@ -68,7 +68,12 @@ async def test_a_change_takes_effect_when_the_folder_is_listed_again(
     assert await file_titles(http, base) == all_titles
     url = f"/api/knowledge-bases/{base}"
     response = await http.patch(url, json={"settings": {"ignore": ["drafts/"]}})
-    other_settings: dict[str, object] = {"assetReuse": "any", "emptyDocuments": "fail", "synonyms": []}
+    other_settings: dict[str, object] = {
+        "assetReuse": "any",
+        "emptyDocuments": "fail",
+        "minScore": 0.0,
+        "synonyms": [],
+    }
     assert response.json()["settings"] == {"ignore": ["drafts/"], "includeHidden": False, **other_settings}
     response = await http.patch(url, json={"settings": {"includeHidden": True}})
     assert response.json()["settings"] == {"ignore": ["drafts/"], "includeHidden": True, **other_settings}

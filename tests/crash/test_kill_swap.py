@@ -18,6 +18,7 @@ from gristmill.settings import Settings
 from tests.crash.event_consumers import Daemon
 from tests.crash.swap_worker import DIMENSIONS, PaidEmbedder
 from tests.embedding.hashed import HashedEmbedder
+from tests.embedding.probes import without_probes
 from tests.gristmill_process import environment
 from tests.operations.manual_worker import ManualWorker, note_to_add
 from tests.wait_until import wait_until
@@ -144,7 +145,7 @@ class KilledWorker:
     def paid(self) -> list[str]:
         """The texts that were embedded with the other embedder."""
         lines = self.paid_file.read_text().splitlines() if self.paid_file.exists() else []
-        return [json.loads(line) for line in lines]
+        return without_probes(json.loads(line) for line in lines)
 
 
 @pytest.fixture

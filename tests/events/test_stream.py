@@ -15,7 +15,7 @@ from gristmill.catalog import BaseId
 from gristmill.db import Database
 from gristmill.events import StreamFilter
 from gristmill.events import stream as streaming
-from gristmill.server.api.routes import events as door
+from gristmill.server.api import event_stream
 from tests.events.sse import Frame, Stream, stream
 from tests.terminate_backends import terminate_backends
 from tests.wait_until import wait_until
@@ -251,7 +251,7 @@ async def test_streams_end_at_once_when_the_server_stops(
 async def test_a_client_that_reads_nothing_is_disconnected_and_leaves_no_trace(
     mill: app.Gristmill, http: httpx.AsyncClient, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "_SEND_TIMEOUT", timedelta(milliseconds=200))
+    monkeypatch.setattr(event_stream, "_SEND_TIMEOUT", timedelta(milliseconds=200))
     base = await new_base(http)
     place = urlsplit(url)
     with socket.socket() as deaf:

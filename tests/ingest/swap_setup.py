@@ -15,6 +15,7 @@ from gristmill.operations import bases, swap_embedder
 from gristmill.search import Hit, Mode, Searcher, SearchRequest, Target
 from gristmill.settings import Settings
 from tests.embedding.hashed import HashedEmbedder
+from tests.embedding.probes import without_probes
 from tests.ingest.counting import CountingEmbedder
 from tests.operations.manual_worker import ManualWorker, note_to_add
 
@@ -110,7 +111,7 @@ class SwapSetup:
     @property
     def paid(self) -> list[str]:
         """The texts that the other embedder got."""
-        return self.embedders["other"].texts
+        return without_probes(self.embedders["other"].texts)
 
     async def fill(self, notes: int = NOTES) -> None:
         """Add notes and index them."""

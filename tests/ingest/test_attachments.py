@@ -50,7 +50,7 @@ async def titles_matching(worker: ManualWorker, base: Base, words: str) -> list[
     """The titles of the hits."""
     query = (
         "select distinct i.title from chunk c join item i on i.id = c.item_id and i.live_version = c.version"
-        " where c.base_id = %s and strpos(lower(c.text), %s) > 0 and i.type = 'file' and i.status <> 'deleting'"
+        " where i.base_id = %s and strpos(lower(c.text), %s) > 0 and i.type = 'file' and i.status <> 'deleting'"
     )
     return [row[0] for row in await worker.rows(query, base.id, words)]
 

@@ -203,8 +203,10 @@ async def test_a_bad_answer_is_asked_for_again_before_the_document_fails(
     base = await add_notes(http, notes=1)
     assert await at_rest(http, base, notes=1) == {"completed": 1}
     assert await attempts(mill) == [(2, 1)]
+    url = f"/api/knowledge-bases/{base}/search"
+    assert (await http.post(url, json={"query": "anything"})).status_code == 200, "measures the embedder"
     endpoint.respond = trouble_first(1, answer)
-    url, query = f"/api/knowledge-bases/{base}/search", {"query": "note", "mode": "vector"}
+    query = {"query": "note", "mode": "vector"}
     rejection = await http.post(url, json=query)
     assert (rejection.status_code, rejection.json()["code"]) == (503, code)
     assert "retry-after" in rejection.headers

@@ -132,7 +132,7 @@ async def test_adding_and_indexing_a_file_of_the_disk_stores_no_reference_to_it(
         "select distinct conrelid::regclass::text from pg_constraint"
         " where contype = 'f' and confrelid = 'blob'::regclass order by 1"
     )
-    assert tables == [("attachment",), ("content_asset",), ("item",), ("item_version",)]
+    assert tables == [("attachment",), ("content_asset",), ("item",), ("item_version",), ("stored_file",)]
 
 
 async def test_a_change_of_a_base_leaves_its_queue_alone(worker: ManualWorker, base: Base) -> None:

@@ -161,6 +161,7 @@ async def test_a_base_uses_a_stored_embedder(http: httpx.AsyncClient, endpoint: 
     base = await make_base(http, embedder="quick")
     (item,) = (await add_items(http, base, {"type": "note", "content": "the miller grinds rye"}))["created"]
     assert (await wait_until_ended(http, item["id"]))["status"] == "completed"
+    await search(http, base, "anything", mode="vector")  # measures the embedder
     endpoint.requests.clear()
     hits = await search(http, base, "who grinds rye", mode="vector")
     assert [hit["itemId"] for hit in hits] == [item["id"]]

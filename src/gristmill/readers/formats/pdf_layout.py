@@ -37,7 +37,8 @@ class _TableBlock:
 
 def markdown(page: LoadedPage, profile: PdfProfile) -> str:
     """The text of a page."""
-    lines = [line for line in page.lines if not profile.is_running(line, page.height)]
+    # A page on which nothing else stands, such as a part's first one, keeps its running lines.
+    lines = [line for line in page.lines if not profile.is_running(line, page.height)] or page.lines
     if not lines:
         return ""
     tables = find_ruled_tables(page.textpage, page.objects.paths)
