@@ -144,7 +144,9 @@ async def test_only_what_the_key_may_see_reaches_the_model(
     secret = (await new_key(mill.db, LOCAL_ORG, "reader", email="bob@example.org"))[1]
     async with async_client(url, secret) as bob:
         assert [model.id async for model in bob.models.list()] == ["gristmill", "gristmill:theirs"]
-        await bob.chat.completions.create(model="gristmill", messages=QUESTION)
+        await bob.chat.completions.create(
+            model="gristmill", messages=[{"role": "user", "content": "What do millstones crush?"}]
+        )
         assert [passage["title"] for passage in passages(chat)] == ["oats"]
         with pytest.raises(openai.NotFoundError):
             await bob.chat.completions.create(model="gristmill:mill", messages=QUESTION)

@@ -222,7 +222,7 @@ async def test_two_organisations_with_one_model_keep_their_texts_and_keys_apart(
     """The vectors have one identity, but texts of one organisation never go to the endpoint of the other."""
     endpoints = {"ours": endpoint, "theirs": other_endpoint}
     for name, running in endpoints.items():
-        await create(tenants[name], running, apiKey=f"key of {name}")
+        await create(tenants[name], running, apiKey=f"key-of-{name}")
         running.requests.clear()
     items: dict[str, str] = {}
     for name, client in tenants.items():
@@ -236,7 +236,7 @@ async def test_two_organisations_with_one_model_keep_their_texts_and_keys_apart(
         texts = [text for request in running.requests for text in request.body["input"]]
         assert any(f"a secret of {name}" in text for text in texts)
         assert not any("a secret of" in text and name not in text for text in texts), texts
-        assert {request.headers["Authorization"] for request in running.requests} == {f"Bearer key of {name}"}
+        assert {request.headers["Authorization"] for request in running.requests} == {f"Bearer key-of-{name}"}
 
 
 async def test_an_organisation_sees_nothing_of_anothers_embedders(
@@ -466,3 +466,10 @@ async def test_an_organisation_has_a_hundred_at_most(http: httpx.AsyncClient, en
 def client(mill: app.Gristmill) -> httpx.AsyncClient:
     transport = httpx.ASGITransport(app=mill.api, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url="http://localhost")
+
+
+async def test_a_key_that_no_header_can_carry_is_refused(http: httpx.AsyncClient, endpoint: Endpoint) -> None:
+    body = {"name": "quick", "url": endpoint.url, "model": "hashed", "dimensions": 64, "apiKey": "sk…"}
+    response = await http.post("/api/embedders", json=body)
+    assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "apiKey")
+    assert "sk…" not in response.text

@@ -29,10 +29,21 @@ def _validate_url(text: str) -> str:
 
 
 # One segment of a path, and no option of a command.
+def _validate_key(key: SecretStr) -> SecretStr:
+    """It is sent in a header."""
+    if not all("!" <= letter <= "~" for letter in key.get_secret_value()):
+        raise ValueError("may contain only letters, digits and signs of ASCII, without spaces")
+    return key
+
+
 EmbedderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Url = Annotated[str, StringConstraints(min_length=1, max_length=2_000), AfterValidator(_validate_url)]
 Model = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
-ApiKeyText = Annotated[SecretStr, Field(min_length=1, max_length=4_000)]
+ApiKeyText = Annotated[
+    SecretStr,
+    Field(min_length=1, max_length=4_000, json_schema_extra={"pattern": "^[!-~]+$"}),
+    AfterValidator(_validate_key),
+]
 Prefix = Annotated[str, StringConstraints(max_length=1_000)]
 Languages = Annotated[list[Annotated[str, StringConstraints(max_length=35)]], Field(max_length=100)]
 TimeoutSeconds = Annotated[float, Field(ge=1, le=600)]
