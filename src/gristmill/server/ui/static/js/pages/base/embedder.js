@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * The embedder of a base, and its change: the new vectors are made while the old ones answer, both are compared, and the new
- * ones take over or wait for a decision. Searches go on meanwhile.
+ * The embedder of a base, and its change: the new vectors are made while the old ones answer, both are compared, and
+ * the new ones take over or wait for a decision. Searches go on meanwhile.
  */
 
 import { api } from "../../api.js";
