@@ -4,10 +4,11 @@ import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gristmill.readers import Asset, AttachedFile, ReadLimits, ReadReport, TextPart
+from gristmill.readers import Asset, AttachedFile, DocumentFields, ReadLimits, ReadReport, TextPart
 from gristmill.readers.pool import ReaderPool
 from gristmill.readers.supervisor import read_file
 from tests.readers import samples
@@ -20,6 +21,7 @@ class CollectedResults:
     parts: list[TextPart] = field(default_factory=list[TextPart])
     attachments: list[AttachedFile] = field(default_factory=list[AttachedFile])
     assets: list[Asset] = field(default_factory=list[Asset])
+    document: dict[str, Any] = field(default_factory=dict[str, Any])
     report: ReadReport = field(default_factory=ReadReport)
 
     @property
@@ -74,6 +76,8 @@ async def collect(
                     collected.attachments.append(result)
                 case Asset():
                     collected.assets.append(result)
+                case DocumentFields():
+                    collected.document = result.fields | collected.document
                 case ReadReport():
                     collected.report = result
     return collected

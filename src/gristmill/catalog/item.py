@@ -40,6 +40,9 @@ class Item:
     waiting_for: dict[str, Any] | None = None  # why it does not proceed, since when and until when
     acl: list[str] | None = None  # its own access list; None inherits
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    document: dict[str, Any] = field(
+        default_factory=dict[str, Any]
+    )  # what the live version says of itself, in queries that select it
     acl_as_of: datetime | None = None  # records: when their permissions were last read from the tool
     chunking: dict[str, Any] = field(default_factory=dict[str, Any])  # what differs from its base's
     file_id: UUID | None = (

@@ -201,7 +201,7 @@ select i.* from item_row i join base b on b.id = i.base_id left join item o on o
 -- name: find_items
 -- These items in any state, of one organisation or of any.
 select id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
-       wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata,
+       wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata, document,
        (select p.percent from progress p where p.item_id = item.id and p.version = item.wanted_version) as percent
   from item where id = any (%(ids)s::uuid[])
    and (%(org)s::uuid is null or exists (select from base b where b.id = item.base_id and b.org_id = %(org)s))

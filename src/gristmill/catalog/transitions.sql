@@ -114,8 +114,9 @@ returning i.id;
 update item i
    set status = 'completed', live_version = d.version, chunk_count = d.chunks, warnings = d.warnings,
        size_bytes = coalesce(d.size_bytes, i.size_bytes), error_code = null, error_message = null,
-       updated_at = clock_now()
-  from json_to_recordset(%(documents)s::json) d(id uuid, version int, chunks int, warnings text[], size_bytes bigint)
+       document = d.document, updated_at = clock_now()
+  from json_to_recordset(%(documents)s::json)
+       d(id uuid, version int, chunks int, warnings text[], size_bytes bigint, document jsonb)
  where i.id = d.id and i.wanted_version = d.version and i.status <> 'deleting'
 returning i.id;
 

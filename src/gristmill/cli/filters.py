@@ -5,6 +5,7 @@ team=sales          text
 tag=a,b             one of these
 tag!=a,b            none of these
 year="2020"         text in any case: in quotes
+document.title=…    what the document says of itself
 type=note           the type of the item, not metadata
 """
 

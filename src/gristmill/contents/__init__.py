@@ -48,12 +48,13 @@ from gristmill.contents.conversions import (
     save_conversion,
 )
 from gristmill.contents.parts import (
+    CompleteContent,
     ContentPart,
     NewContentPart,
     ResumePoint,
-    complete_content_warnings,
     content_parts,
     ensure_contents,
+    find_complete_content,
     insert_content_parts,
     mark_contents_complete,
     resume_point,
@@ -76,6 +77,7 @@ from gristmill.contents.versions import (
 
 __all__ = [
     "AnalysisSummary",
+    "CompleteContent",
     "ContentAsset",
     "ContentAttachment",
     "ContentPart",
@@ -92,7 +94,6 @@ __all__ = [
     "blob_name",
     "claim_next_asset",
     "collect_contents",
-    "complete_content_warnings",
     "content_assets",
     "content_attachments",
     "content_parts",
@@ -100,6 +101,7 @@ __all__ = [
     "drop_deleting_names",
     "ensure_contents",
     "fail_assets",
+    "find_complete_content",
     "find_conversion",
     "find_deleting_names",
     "find_unused_blobs",

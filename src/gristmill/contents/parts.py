@@ -5,8 +5,9 @@ caller holds the shared locks of all bases concerned, and has checked the leases
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gristmill.contents.store import queries
 from gristmill.db import Tx
@@ -58,20 +59,37 @@ async def insert_content_parts(tx: Tx, parts: Sequence[NewContentPart]) -> None:
         )
 
 
-async def mark_contents_complete(tx: Tx, contents: dict[bytes, tuple[int, Sequence[str]]]) -> None:
-    """Note that all parts of these contents are stored: the number of characters, and the warnings about each."""
+@dataclass(frozen=True)
+class CompleteContent:
+    """A content whose parts are all stored: what its reader warned of, and what the document says of itself."""
+
+    warnings: Sequence[str]
+    document: dict[str, Any]
+
+
+async def mark_contents_complete(
+    tx: Tx,
+    contents: Mapping[bytes, tuple[int, Sequence[str]]],
+    documents: Mapping[bytes, Mapping[str, Any]] | None = None,
+) -> None:
+    """Note that all parts of these contents are stored: the number of characters, the warnings about each, and what the
+    documents say of themselves."""
     if contents:
         rows = [
-            {"hash": digest.hex(), "characters": characters, "warnings": list(warnings)}
+            {
+                "hash": digest.hex(),
+                "characters": characters,
+                "warnings": list(warnings),
+                "document": dict((documents or {}).get(digest, {})),
+            }
             for digest, (characters, warnings) in contents.items()
         ]
         await queries.run(tx, "mark_contents_complete", contents=json.dumps(rows))
 
 
-async def complete_content_warnings(tx: Tx, digest: bytes) -> list[str] | None:
-    """The warnings about a content; None unless it is complete."""
-    rows = await queries.values(tx, "complete_content_warnings", hash=digest)
-    return rows[0] if rows else None
+async def find_complete_content(tx: Tx, digest: bytes) -> CompleteContent | None:
+    """A content; None unless it is complete."""
+    return await queries.maybe(tx, CompleteContent, "find_complete_content", hash=digest)
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ on conflict do nothing;
 
 -- name: mark_contents_complete
 -- Notes that all parts of contents are stored.
-update content c set characters = u.characters, warnings = u.warnings
-  from json_to_recordset(%(contents)s::json) u(hash text, characters bigint, warnings text[])
+update content c set characters = u.characters, warnings = u.warnings, document = u.document
+  from json_to_recordset(%(contents)s::json) u(hash text, characters bigint, warnings text[], document jsonb)
  where c.hash = decode(u.hash, 'hex') and c.characters is null;
 
--- name: complete_content_warnings
--- The warnings about a complete content.
-select warnings from content where hash = %(hash)s and characters is not null;
+-- name: find_complete_content
+-- The warnings about a complete content, and what the document says of itself.
+select warnings, document from content where hash = %(hash)s and characters is not null;
 
 -- name: content_parts
 -- Parts of a content, from an offset on.

@@ -60,6 +60,7 @@ class FinishedVersion:
     warnings: Sequence[str]
     size_bytes: int | None
     timeline: dict[str, Any]
+    document: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what it says of itself
     assets: Sequence[NewAsset] = ()
 
     @property
@@ -85,6 +86,7 @@ async def publish(tx: Tx, finished: Sequence[FinishedVersion]) -> set[ItemId]:
             "warnings": list(version.warnings),
             "size_bytes": version.size_bytes,
             "timeline": version.timeline,
+            "document": dict(version.document),
             "analysed": not version.waiting_assets,
         }
         for version in finished

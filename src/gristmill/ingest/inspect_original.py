@@ -18,10 +18,13 @@ import hashlib
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gristmill.errors import NoText, Permanent, Transient, Unreadable, Unsupported
 from gristmill.identity import LOCAL_ORG, OrgId, scoped_digest
 from gristmill.readers import TextPart
+from gristmill.readers.front_matter import front_matter
+from gristmill.readers.html_metadata import HTML_HEAD_BYTES, html_metadata
 from gristmill.readers.text_format import HEAD_BYTES, detect_format, looks_like_text, plain_format
 from gristmill.sources import Original
 from gristmill.sources.page import to_markdown
@@ -76,6 +79,14 @@ class InspectedOriginal:
             yield TextPart(text), share
         if is_blank and self.size:
             raise NoText(f"{self.original.name} has {self.size:,} bytes, but no text.")
+
+    def document_fields(self, beginning: str) -> dict[str, Any]:
+        """What a plain document says of itself: a web page in its head, another text in the front matter it begins with."""
+        if self.reader == PAGE_READER:
+            charset = self.original.charset or "utf-8"
+            head = self.original.data[:HTML_HEAD_BYTES].decode(charset, errors="replace")
+            return html_metadata(head).to_json()
+        return front_matter(beginning).to_json()
 
     def _page(self) -> Iterator[tuple[str, float]]:
         original = self.original

@@ -274,7 +274,7 @@ class Pipeline:
         if name not in self._processors or inspected.reader != self._processors[name].identity:
             return False
         async with self._db.transaction() as tx:
-            if await contents.complete_content_warnings(tx, content.digest) is not None:
+            if await contents.find_complete_content(tx, content.digest) is not None:
                 return False
             await catalog.lock_base_shared(tx, task.base.id)
             await jobs.fence(tx, task.job)

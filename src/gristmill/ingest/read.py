@@ -29,13 +29,23 @@ from gristmill.db import Database
 from gristmill.identity import OrgId, scoped_digest
 from gristmill.ingest.batcher import Batcher
 from gristmill.ingest.chunk import Chunker, TextChunk, token_limit, token_overlap
+from gristmill.ingest.findings import Findings
 from gristmill.ingest.inspect_original import TEXT_READER, InspectedOriginal, inspect_original
 from gristmill.ingest.offload import CpuOffload
 from gristmill.ingest.tables import MAX_ASSETS, find_tables
-from gristmill.ingest.task import EndOfContent, IndexTask, ReadTotals, ReadWindow
+from gristmill.ingest.task import IndexTask, ReadWindow
 from gristmill.operations import uploads
 from gristmill.operations.source_factory import SourceFactory
-from gristmill.readers import Asset, AttachedFile, ReadLimits, ReadReport, TextPart, reader_identity
+from gristmill.readers import (
+    Asset,
+    AttachedFile,
+    DocumentFields,
+    ReadLimits,
+    ReadReport,
+    ReadResult,
+    TextPart,
+    reader_identity,
+)
 from gristmill.readers.pool import ReaderPool
 from gristmill.readers.supervisor import read_file
 from gristmill.sources import Original
@@ -58,52 +68,6 @@ class _SmallDocument:
     limit: int
     overlap: int
     parts: list[TextPart]
-
-
-class _Findings:
-    """What one document contains besides text, without duplicates, and what reading it took."""
-
-    def __init__(
-        self, attachments: Sequence[ContentAttachment] = (), assets: Sequence[ContentAsset] = ()
-    ) -> None:
-        self.attachments, self.assets = [*attachments], [*assets]
-        self._fingerprints = {attachment.fingerprint for attachment in attachments}
-        self._hashes = {asset.hash for asset in assets}
-        self._new_attachments: list[ContentAttachment] = []
-        self._new_assets: list[ContentAsset] = []
-        self.warnings: Sequence[str] = ()
-        self.inline: Sequence[bytes] = ()
-        self.seconds = 0.0
-        self.pages_reused = 0
-
-    def add_attachment(self, name: str, blob: bytes, size: int) -> None:
-        """Add an attachment, unless it is a duplicate."""
-        attachment = ContentAttachment(len(self.attachments) + 1, name, blob, size)
-        if attachment.fingerprint not in self._fingerprints:
-            self._fingerprints.add(attachment.fingerprint)
-            self.attachments.append(attachment)
-            self._new_attachments.append(attachment)
-
-    def add_asset(self, asset: ContentAsset) -> None:
-        """Number and add an image or a table, unless it is a duplicate."""
-        if asset.hash not in self._hashes:
-            self._hashes.add(asset.hash)
-            numbered = replace(asset, number=len(self.assets) + 1)
-            self.assets.append(numbered)
-            self._new_assets.append(numbered)
-
-    def window(
-        self, parts: Sequence[TextPart], chunks: Sequence[TextChunk], share: float, *, is_last: bool = False
-    ) -> ReadWindow:
-        """The next window, with what was found since the one before."""
-        attachments, self._new_attachments = self._new_attachments, []
-        assets, self._new_assets = self._new_assets, []
-        totals = ReadTotals(self.seconds, self.pages_reused)
-        end = None
-        if is_last:
-            everything = tuple(self.attachments), tuple(self.assets)
-            end = EndOfContent(tuple(self.warnings), tuple(self.inline), *everything)
-        return ReadWindow(parts, chunks, share, tuple(attachments), tuple(assets), totals, end=end)
 
 
 class ReadStage:
@@ -165,15 +129,15 @@ class ReadStage:
             return self._plain_windows(task, inspected)
         chunker = _new_chunker(task)
         async with self._db.connection() as tx:
-            warnings = await contents.complete_content_warnings(tx, inspected.digest)
-        if warnings is not None:
-            findings = _Findings(*await self.load_findings(inspected.digest))
-            findings.warnings = warnings
+            complete = await contents.find_complete_content(tx, inspected.digest)
+        if complete is not None:
+            findings = Findings(*await self.load_findings(inspected.digest))
+            findings.warnings, findings.document = complete.warnings, complete.document
             return self._chunk_parts(task, findings, self._load_parts(inspected.digest), chunker)
         return await self._reader_windows(task, inspected, chunker)
 
     async def _chunk_parts(
-        self, task: IndexTask, findings: _Findings, parts: AsyncGenerator[TextPart], chunker: Chunker
+        self, task: IndexTask, findings: Findings, parts: AsyncGenerator[TextPart], chunker: Chunker
     ) -> AsyncGenerator[ReadWindow]:
         """The windows of parts that arrive one by one, in an unknown number."""
         parts_read: list[TextPart] = []
@@ -212,10 +176,10 @@ class ReadStage:
     async def _reader_windows(
         self, task: IndexTask, inspected: InspectedOriginal, chunker: Chunker
     ) -> AsyncGenerator[ReadWindow]:
-        findings, page, first_offset = _Findings(), 0, 0
+        findings, page, first_offset = Findings(), 0, 0
         if (point := await self._resume_point(inspected)) is not None:
             page, first_offset = point
-            findings = _Findings(*await self.load_findings(inspected.digest))
+            findings = Findings(*await self.load_findings(inspected.digest))
             findings.pages_reused = page
         parts = self._read_with_reader(task, inspected, findings, page, first_offset)
         return self._chunk_parts(task, findings, parts, chunker)
@@ -229,7 +193,7 @@ class ReadStage:
         return None if point is None else (point.page - 1, point.start)
 
     async def _read_with_reader(
-        self, task: IndexTask, inspected: InspectedOriginal, findings: _Findings, page: int, first_offset: int
+        self, task: IndexTask, inspected: InspectedOriginal, findings: Findings, page: int, first_offset: int
     ) -> AsyncGenerator[TextPart]:
         """The parts that a reader makes of the document. What else it returns goes into `findings`."""
         start, org = first_offset, task.base.org_id
@@ -250,6 +214,8 @@ class ReadStage:
                         blob = await uploads.store_file(self._db, self._sources.blobs, result.path, org)
                         await asyncio.to_thread(result.path.unlink)
                         findings.add_attachment(result.name, blob.hash, blob.size)
+                    case DocumentFields():
+                        findings.describe(result.fields)
                     case Asset():
                         findings.add_asset(await self._store_asset(result, org, first_offset))
                     case ReadReport():
@@ -260,7 +226,7 @@ class ReadStage:
 
     async def _reader_results(
         self, task: IndexTask, inspected: InspectedOriginal, page: int
-    ) -> AsyncGenerator[TextPart | AttachedFile | Asset | ReadReport]:
+    ) -> AsyncGenerator[ReadResult]:
         assert self._pool is not None
         original = inspected.original
         with tempfile.TemporaryDirectory(dir=self._sources.scratch, prefix="gristmill-read-") as folder:
@@ -304,7 +270,7 @@ class ReadStage:
     async def _plain_windows(
         self, task: IndexTask, inspected: InspectedOriginal
     ) -> AsyncGenerator[ReadWindow]:
-        findings = _Findings()
+        findings = Findings()
         started = time.monotonic()
         if inspected.size <= _SMALL_BYTES:
             if inspected.reader == TEXT_READER and inspected.original.path is None:
@@ -314,15 +280,20 @@ class ReadStage:
             limit, overlap = _chunk_size(task)
             small = _SmallDocument(task.embedder.tokenizer, limit, overlap, parts)
             chunks = await self._small_documents.submit(small)
+            if parts:
+                findings.describe(inspected.document_fields(parts[0].text))
             findings.seconds += time.monotonic() - started
             yield findings.window(parts, chunks, 1.0, is_last=True)
             return
         chunker, texts = _new_chunker(task), inspected.parts()
-        parts, chunks, is_last = list[TextPart](), list[TextChunk](), False
+        parts, chunks, is_first, is_last = list[TextPart](), list[TextChunk](), True, False
         while not is_last:
             part, share = await self._in_thread(_requester(task), next, texts, (None, 1.0))
             is_last = part is None
             new_parts = [] if is_last else [part]
+            if new_parts and is_first:
+                findings.describe(inspected.document_fields(part.text))
+                is_first = False
             chunker, completed = await self._feed(task, chunker, new_parts, is_last=is_last)
             parts += new_parts
             chunks += completed

@@ -152,6 +152,9 @@ class ReadWindow:
     attachments: Sequence[ContentAttachment] = ()
     assets: Sequence[ContentAsset] = ()
     totals: ReadTotals = field(default_factory=ReadTotals)
+    document: Mapping[str, Any] = field(
+        default_factory=dict[str, Any]
+    )  # what it says of itself, as known so far
     resumed: int = 0  # further chunks of the window that an earlier attempt wrote
     end: EndOfContent | None = None
 

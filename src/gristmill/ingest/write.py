@@ -370,7 +370,9 @@ async def _mark_complete(tx: Tx, states: Sequence[DocumentState]) -> None:
     if not states:
         return
     await contents.mark_contents_complete(
-        tx, {state.content.digest: (state.characters, list(state.ended.warnings)) for state in states}
+        tx,
+        {state.content.digest: (state.characters, list(state.ended.warnings)) for state in states},
+        {state.content.digest: state.document for state in states},
     )
 
 

@@ -6,7 +6,7 @@ achieve that together.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -42,6 +42,7 @@ class DocumentState:
         self.characters = 0
         self.share = 0.0
         self.end: EndOfContent | None = None
+        self.document: Mapping[str, Any] = {}  # what it says of itself
         self.read_totals = ReadTotals()
         self.embed_totals = EmbedTotals()
         self.seconds = 0.0
@@ -71,6 +72,7 @@ class DocumentState:
         self.chunk_count += len(window.chunks) + window.resumed
         self.resumed += window.resumed
         self.share, self.end, self.read_totals = window.share, window.end, window.totals
+        self.document = window.document
 
     def record(self, write: "PlannedWrite", seconds: float) -> None:
         """Note what a committed transaction has written. More may have been added since it was planned."""
@@ -150,6 +152,7 @@ def new_version(state: DocumentState) -> FinishedVersion:
         warnings,
         state.content.size or None,
         _timeline(state),
+        state.document,
         tuple(end.images),
     )
 

@@ -2,7 +2,7 @@
 
     async with ReaderPool() as pool:
         async with aclosing(read_file(pool, path, name=…, media_type=None, scratch=…, limits=ReadLimits())) as results:
-            async for result in results: ...        TextPart, AttachedFile and Asset in order, then one ReadReport
+            async for result in results: ...        TextPart, AttachedFile, Asset … in order, then one ReadReport
 
 Native code opens documents in a child process that can be killed (`pool.py`, `sandbox.py`), so that a document that
 crashes, hangs or fills it harms no other. Content is kept by the hash of (input, `reader_identity()`).
@@ -14,6 +14,7 @@ asyncio, are not imported here, because it would start slower.
 from gristmill.readers.results import (
     Asset,
     AttachedFile,
+    DocumentFields,
     ReadLimits,
     ReadReport,
     ReadResult,
@@ -21,4 +22,13 @@ from gristmill.readers.results import (
     reader_identity,
 )
 
-__all__ = ["Asset", "AttachedFile", "ReadLimits", "ReadReport", "ReadResult", "TextPart", "reader_identity"]
+__all__ = [
+    "Asset",
+    "AttachedFile",
+    "DocumentFields",
+    "ReadLimits",
+    "ReadReport",
+    "ReadResult",
+    "TextPart",
+    "reader_identity",
+]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gristmill.readers import markdown_tables, text_encoding
+from gristmill.readers.front_matter import front_matter
 from gristmill.readers.sink import Sink, clean_text
 from gristmill.readers.text_format import HEAD_BYTES, FileFormat, plain_format
 
@@ -63,7 +64,11 @@ def read_any_encoding(sink: Sink) -> None:
     with sink.task.path.open("rb") as file:
         decoder = codecs.getincrementaldecoder(encoding)("replace")
         texts = decode_blocks(lambda: file.read(_BLOCK_BYTES), decoder)
+        is_first = sink.format.kind in ("text", "markdown")
         for text in to_markdown(texts, sink.format, _LONG_FENCE):
+            if is_first:
+                sink.describe(front_matter(text))
+                is_first = False
             sink.add_text(text)
 
 

@@ -1,13 +1,13 @@
 """What reading a document yields, in the order of the document, and the limits of reading it.
 
-Reading yields any number of `TextPart`, `AttachedFile` and `Asset`, then one `ReadReport`, or raises. The texts of the
-parts, joined, are the content; offsets count its characters from the first part of the same call.
+Reading yields any number of `TextPart`, `AttachedFile`, `Asset` and `DocumentFields`, then one `ReadReport`, or raises. The
+texts of the parts, joined, are the content; offsets count its characters from the first part of the same call.
 """
 
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 MIB = 1024 * 1024
 
@@ -47,6 +47,13 @@ class Asset:
 
 
 @dataclass(frozen=True)
+class DocumentFields:
+    """What the document says of itself (`document_metadata.py`): fields of which the first value counts."""
+
+    fields: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class ReadReport:
     """The end of a reading: how much was read, and what the user should know about it.
 
@@ -73,7 +80,7 @@ class ReadReport:
     ocr_hashes: list[str] = field(default_factory=list[str])  # of the images whose text is in the content
 
 
-ReadResult = TextPart | AttachedFile | Asset | ReadReport
+ReadResult = TextPart | AttachedFile | Asset | DocumentFields | ReadReport
 
 
 @dataclass(frozen=True)

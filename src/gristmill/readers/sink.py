@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, NoReturn
 
 from gristmill.readers import sandbox
+from gristmill.readers.document_metadata import DocumentMetadata
 from gristmill.readers.libraries import images
 from gristmill.readers.protocol import MAX_TEXT_LENGTH, Channel, Message
 from gristmill.readers.text_format import FileFormat
@@ -129,6 +130,11 @@ class Sink:
         """Add `code` to the warnings of the report, once."""
         if code not in self.report.warnings:
             self.report.warnings.append(code)
+
+    def describe(self, metadata: DocumentMetadata) -> None:
+        """Report what the document says of itself; call it before the first text. The first value of each field counts."""
+        if fields := metadata.to_json():
+            self._channel.send({"k": "document", "fields": fields})
 
     def add_attachment(self, name: str, data: bytes | Iterable[bytes], media_type: str | None = None) -> None:
         """Hand over a file inside the document."""

@@ -30,6 +30,7 @@ from gristmill.readers.results import (
     MIB,
     Asset,
     AttachedFile,
+    DocumentFields,
     ReadBudget,
     ReadLimits,
     ReadReport,
@@ -296,6 +297,8 @@ def _result_from(message: Message, characters_before: int, progress: _ReadProgre
                 message["text"],
                 message["small"],
             )
+        case "document":
+            return DocumentFields(message["fields"])
         case _:
             return None
 

@@ -10,12 +10,15 @@
 A missing key has no value: it equals nothing, is neither less nor greater than anything, and is different from everything.
 Values of different types are different; text is compared by code point, which orders ISO dates by time. A list has every value
 in it: `eq` holds if one of its entries is equal, `ne` if none is.
+
+A key like `document.title` is one of the fields that the document says of itself (`readers/document_metadata.py`), or that people
+have set instead below the key `document`. All of them are texts, so a number is compared as text: `document.created` ≥ 2024.
 """
 
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Operator = Literal[
@@ -35,6 +38,8 @@ Operator = Literal[
     "not_empty",
 ]
 Scalar = str | int | float | bool
+DOCUMENT = "document"  # the key below which the fields of the document are
+DOCUMENT_FIELDS = ("title", "authors", "recipients", "created", "modified", "language", "keywords", "subject")
 _SIGNS = {"eq": "==", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _NEVER, _ALWAYS = "(1 == 0)", "(1 == 1)"
 _NOT_EMPTY = '@.type() != "null" && !(@.type() == "string" && @ == "")'
@@ -68,7 +73,13 @@ def to_jsonpath(condition: Condition) -> str:
         if not parts:
             return _ALWAYS if condition.operator == "and" else _NEVER
         return "(" + (" && " if condition.operator == "and" else " || ").join(parts) + ")"
+    field = _document_field(condition.key)
     key, operator = f"$.{_literal(condition.key)}", condition.operator
+    if field is not None:
+        key, condition = (
+            f"$.{_literal(DOCUMENT)}.{_literal(field)}",
+            replace(condition, value=_as_text(condition.value)),
+        )
     if operator == "is_empty":
         return f"!exists({key} ? ({_NOT_EMPTY}))"
     if operator == "not_empty":
@@ -76,6 +87,18 @@ def to_jsonpath(condition: Condition) -> str:
     if operator in ("ne", "nin", "not_contains"):
         return f"!exists({key} ? ({_test(_OPPOSITES[operator], condition.value)}))"
     return f"exists({key} ? ({_test(operator, condition.value)}))"
+
+
+def _document_field(key: str) -> str | None:
+    """The field of the document that a key names, if any."""
+    name, _, field = key.partition(".")
+    return field if name == DOCUMENT and field in DOCUMENT_FIELDS else None
+
+
+def _as_text(value: Scalar | tuple[Scalar, ...]) -> Scalar | tuple[Scalar, ...]:
+    if isinstance(value, tuple):
+        return tuple(map(str, value))
+    return str(value)
 
 
 _OPPOSITES: dict[Operator, Operator] = {"ne": "eq", "nin": "in", "not_contains": "contains"}

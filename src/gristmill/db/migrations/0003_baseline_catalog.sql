@@ -87,7 +87,10 @@ create table item (
     cause           uuid,                       -- the request, run or rebuild that last scheduled it; its events carry it
     acl             text[],                     -- its own list; null inherits
     acl_from        uuid,                       -- the item, itself or above, whose list applies; null: the base's
-    metadata        jsonb not null default '{}',
+    metadata        jsonb not null default '{}', -- as people and connectors set it
+    document        jsonb not null default '{}', -- what the document of the live version says of itself: {"title": …, "authors": …}
+    filterable      jsonb not null generated always as (case when document = '{}' then metadata else jsonb_set(metadata, '{document}',
+        document || case jsonb_typeof(metadata -> 'document') when 'object' then metadata -> 'document' else '{}' end) end) stored,
     chunking        jsonb not null default '{}', -- what differs from the base's
     file_id         uuid,                       -- the file that it was made from; null: a file of its own, with its id
     created_at      timestamptz not null default clock_now(),
@@ -105,7 +108,7 @@ create index item_updated on item (updated_at);             -- the stream of ite
 create index item_acl on item using gin (acl) where acl is not null;
 create index item_acl_from on item (base_id, acl_from) where acl is null; -- who inherits this list?
 create index item_own_acl on item (base_id) where acl is not null;      -- does a base hide anything from a caller?
-create index item_metadata on item using gin (metadata jsonb_path_ops);
+create index item_filterable on item using gin (filterable jsonb_path_ops);
 create index item_active on item (base_id, id) where is_active;
 create index item_container on item (base_id, id) where is_container;
 create index item_cause_active on item (cause) where is_active;
@@ -155,6 +158,7 @@ create table content (
     hash            bytea primary key,          -- SHA-256 of (SHA-256 of the input, reader and its version)
     characters      bigint,                     -- null until all parts are stored
     warnings        text[] not null default '{}', -- of its reader
+    document        jsonb not null default '{}', -- what the document says of itself
     created_at      timestamptz not null default clock_now()
 );
 create table content_part (

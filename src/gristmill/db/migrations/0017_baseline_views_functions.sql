@@ -28,5 +28,5 @@ select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.
             when i.is_container then item_progress(i.id)
             else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent,
        case when i.is_active then item_waiting_for(i.id, i.wanted_version, i.status = 'embedding') end as waiting_for,
-       i.acl, i.metadata, i.chunking, i.file_id, item_acl_as_of(i) as acl_as_of, i.acl_from
+       i.acl, i.metadata, i.document, i.chunking, i.file_id, item_acl_as_of(i) as acl_as_of, i.acl_from
   from item i;

@@ -7,6 +7,7 @@ itself.
 import email
 import email.header
 import email.policy
+import email.utils
 import mimetypes
 import re
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from email.message import Message
 from typing import Any, cast
 
 from gristmill.readers import text_encoding
+from gristmill.readers.document_metadata import DocumentMetadata, split_keywords
 from gristmill.readers.formats import markup, media
 from gristmill.readers.sink import DocumentRefused, Sink
 
@@ -26,6 +28,7 @@ def read(sink: Sink) -> None:
     """Read one message."""
     data = sink.task.path.read_bytes()
     message = _parse(data)
+    sink.describe(_metadata(message))
     _add_message(sink, message, 1)
     if not sink.text_length and not sink.attachment_count:
         raise DocumentRefused("The message has no text and no attachment.", code="no_text")
@@ -41,6 +44,22 @@ def read_mbox(sink: Sink) -> None:
         sink.add_text(f"## {subject or f'Message {number}'}\n\n", number)
         _add_message(sink, message, number)
         sink.report.pages_total = sink.report.pages_read = number
+
+
+def _metadata(message: Message) -> DocumentMetadata:
+    recipients = email.utils.getaddresses([_header(message, name) for name in ("To", "Cc")])
+    return DocumentMetadata(
+        title=_header(message, "Subject"),
+        authors=[_person(*pair) for pair in email.utils.getaddresses([_header(message, "From")])],
+        recipients=[_person(*pair) for pair in recipients],
+        created=_header(message, "Date"),
+        language=_header(message, "Content-Language"),
+        keywords=split_keywords(_header(message, "Keywords")),
+    )
+
+
+def _person(name: str, address: str) -> str:
+    return f"{name} <{address}>" if name and address else name or address
 
 
 def _parse(data: bytes) -> Message:

@@ -11,6 +11,7 @@ from typing import Any
 
 from gristmill.readers import plain_text, text_encoding
 from gristmill.readers.formats import office
+from gristmill.readers.html_metadata import HTML_HEAD_BYTES, html_metadata
 from gristmill.readers.sink import DocumentRefused, Sink, refuse_bomb
 from gristmill.readers.text_format import FileFormat
 
@@ -44,6 +45,7 @@ def read_html(sink: Sink) -> None:
     """Read an HTML file."""
     data = sink.task.path.read_bytes()
     text = _decode(data, _META_CHARSET, sink)
+    sink.describe(html_metadata(text[:HTML_HEAD_BYTES]))
     sink.add_text(to_markdown(sink, text))
 
 

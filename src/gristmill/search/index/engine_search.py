@@ -22,6 +22,7 @@ import numpy as np
 from gristmill.catalog import Base, BaseId, ItemId, Viewer
 from gristmill.db import Database, Tx
 from gristmill.search import bm25, keyword_search, store
+from gristmill.search.conditions import DOCUMENT
 from gristmill.search.coverage import TermCounts
 from gristmill.search.explain import KeywordExplanation, TermContribution
 from gristmill.search.fuse import Candidate
@@ -45,7 +46,7 @@ from gristmill.search.language_detection import detect_language
 from gristmill.search.languages import name_language
 from gristmill.search.mistyped_words import correct_terms, corrections_by_word
 from gristmill.search.query_syntax import Names, ParsedQuery, parse
-from gristmill.search.scope import NO_FILTERS, Scope
+from gristmill.search.scope import Scope
 from gristmill.search.selectivity import UNRESTRICTED, Selectivity, measure_selectivity
 from gristmill.search.store import Vector
 
@@ -317,7 +318,7 @@ def _point_filter(base: Base, scope: Scope, selectivity: Selectivity) -> PointFi
         scope.viewer.sees(base.acl),
         filters.types,
         tuple(cast(Sequence[ItemId], filters.under)),
-        metadata_tokens(filters.metadata) if filters != NO_FILTERS else frozenset(),
+        metadata_tokens({key: value for key, value in filters.metadata.items() if key != DOCUMENT}),
     )
 
 

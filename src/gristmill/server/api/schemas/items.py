@@ -33,7 +33,7 @@ class WaitingOut(ApiModel):
 
 
 class ItemOut(StoredModel):
-    """An item."""
+    """An item. `metadata` is what people or its connector set; `document` what the document says of itself."""
 
     base_id: UUID
     parent_id: UUID | None
@@ -54,6 +54,7 @@ class ItemOut(StoredModel):
     acl: list[str] | None
     acl_as_of: datetime | None
     metadata: JsonObject
+    document: JsonObject
 
     @classmethod
     def of(cls, item: Item) -> Self:
@@ -83,6 +84,7 @@ class ItemOut(StoredModel):
             acl=item.acl,
             acl_as_of=item.acl_as_of,
             metadata=item.metadata,
+            document=item.document,
         )
 
 

@@ -31,6 +31,7 @@ const pluralRules = new Intl.PluralRules(locale);
 const relativeFormat = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "short" });
 const dateTimeFormat = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short" });
 const dayFormat = new Intl.DateTimeFormat(locale, { weekday: "long", day: "numeric", month: "long" });
+const languageNames = new Intl.DisplayNames(locale, { type: "language" });
 const timeFormat = new Intl.DateTimeFormat(locale, { timeStyle: "medium" });
 
 /** @param {"en" | "zh"} code Stores the choice, and reloads the page in it. */
@@ -97,3 +98,5 @@ export const formatDateTime = (when) => dateTimeFormat.format(new Date(when));
 export const formatDay = (when) => dayFormat.format(new Date(when));
 /** @param {string | Date} when */
 export const formatTime = (when) => timeFormat.format(new Date(when));
+/** @param {string} code The name of the language with this code. */
+export const languageName = (code) => languageNames.of(code) ?? code;

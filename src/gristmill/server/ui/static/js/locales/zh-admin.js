@@ -113,7 +113,6 @@ export const messages = {
   "Leave empty to keep the current value": "留空则保持不变",
   Kind: "类别",
   Lanes: "通道",
-  Language: "语言",
   Light: "浅色",
   Expires: "有效期",
   Log: "日志",

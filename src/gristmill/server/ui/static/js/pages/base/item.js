@@ -3,7 +3,7 @@
 
 import { api } from "../../api.js";
 import { computed, effect, html, signal } from "../../core.js";
-import { formatBytes, formatDateTime, t } from "../../i18n.js";
+import { formatBytes, formatDateTime, languageName, t } from "../../i18n.js";
 import { live } from "../../live.js";
 import { button, iconButton } from "../../components/button.js";
 import { icon, itemIcon } from "../../components/icon.js";
@@ -156,11 +156,27 @@ function itemFacts(item, base, id, actions) {
         ${() => (item.value.path?.length ? fact(t("Location"), item.value.path.join(" / ")) : null)}
         ${fact(t("Size"), size)}
         ${fact(t("Changed"), changed)}
+        ${() => documentFacts(item.value)}
       </dl>
       ${() => itemBanners(item.value, actions.canChange() ? () => actions.reindex([id]) : null)}
       <div class="links">${() => originalLink(item.value)}${whyNot}</div>
     </div>
   `;
+}
+
+/** What the document says of itself. @param {Item} item */
+function documentFacts(item) {
+  const { title, authors, recipients, created, modified, language, keywords, subject } = item.document ?? {};
+  const facts = [
+    [t("Document title"), title],
+    [t("Authors"), authors?.join(", ")],
+    [t("Recipients"), recipients?.join(", ")],
+    [t("Written on"), [created, modified].filter(Boolean).join(" → ")],
+    [t("Language"), language ? languageName(language) : ""],
+    [t("Keywords"), keywords?.join(", ")],
+    [t("Subject"), subject],
+  ];
+  return facts.filter(([, value]) => value).map(([name, value]) => fact(name, value));
 }
 
 /** @param {Item} item @param {(() => void) | null} retry */
