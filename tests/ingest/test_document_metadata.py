@@ -4,7 +4,10 @@ from typing import Any
 
 import httpx
 
+from gristmill import app
+from gristmill.catalog import index_title
 from gristmill.ingest.findings import text_language
+from gristmill.search.lexer import split_words
 from tests.api_calls import add_items, make_base, search, wait_until_ended
 
 
@@ -20,7 +23,7 @@ STONES = "---\ntitle: On Querns\nauthor: Ada Lovelace\ndate: 2024-03-01\ntags: [
 
 
 async def test_an_item_shows_what_its_document_says_and_searches_filter_by_it(
-    http: httpx.AsyncClient,
+    http: httpx.AsyncClient, mill: app.Gristmill
 ) -> None:
     base = await make_base(http)
     note = {"type": "note", "title": "stones", "content": STONES, "metadata": {"year": 1900}}
@@ -39,6 +42,13 @@ async def test_an_item_shows_what_its_document_says_and_searches_filter_by_it(
     }
     assert stones["document"] == {**fields, "language": "en"}
     assert (stones["metadata"], wheels["document"]) == ({"year": 1900}, {"language": "de"})
+    async with mill.db.connection() as tx:
+        row = await (
+            await tx.execute("select index_title from item where id = %s", (stones["id"],))
+        ).fetchone()
+    assert row is not None
+    words = ["stones", "On", "Querns", "Ada", "Lovelace", "basalt"]
+    assert split_words(row[0]) == split_words(index_title("stones", stones["document"])) == words
 
     async def titles(**filters: Any) -> set[str]:
         return {hit["title"] for hit in await search(http, base, "wheel Rad", filters=filters)}

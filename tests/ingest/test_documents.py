@@ -13,7 +13,7 @@ FILES = {
     "two.pdf": samples.pdf(["The miller grinds rye.", "The baker buys oats."]),
     "memo.docx": samples.docx(samples.paragraph("Barley comes by boat.")),
     "mail.eml": samples.mail("Spelt on Tuesday.", {"list.txt": b"Emmer by the sack."}).as_bytes(),
-    "page.html": b"<html><body><h1>Stones</h1><p>Dress the millstone.</p></body></html>",
+    "page.html": b"<html><head><title>Quern lore</title><meta name='keywords' content='basalt'></head><body><h1>Stones</h1><p>Dress the millstone.</p></body></html>",
     "latin.txt": "Die Mühle mahlt Größeres als Körner, täglich außer für Gäste.".encode("latin-1"),
     "broken.pdf": b"%PDF-1.7\nnothing of it",
     "noise.bin": bytes(range(256)) * 8,
@@ -61,6 +61,8 @@ async def test_documents_are_read_whatever_they_are_and_a_broken_one_costs_only_
     assert (await best_hit(http, base, "barley"))["title"] == "memo.docx"
     assert (await best_hit(http, base, "spelt"))["title"] == "mail.eml"
     assert (await best_hit(http, base, "millstone"))["title"] == "page.html"
+    assert (await best_hit(http, base, "basalt querns"))["title"] == "page.html"  # words of its head
+    assert items["page.html"]["document"] == {"title": "Quern lore", "keywords": ["basalt"], "language": "en"}
     assert (await best_hit(http, base, "Größeres"))["title"] == "latin.txt"
     oats = await best_hit(http, base, "oats")
     assert (oats["title"], oats["source"]["page"]) == ("two.pdf", 1)  # pyright: ignore[reportIndexIssue]

@@ -13,6 +13,7 @@ from gristmill.readers.document_metadata import (
 )
 from gristmill.readers.front_matter import front_matter
 from gristmill.readers.html_metadata import html_metadata
+from gristmill.readers.xml_metadata import xml_metadata
 
 
 @pytest.mark.parametrize(
@@ -112,3 +113,54 @@ def test_a_page_speaks_by_meta_open_graph_and_json_ld() -> None:
 def test_a_page_made_to_cost_time_does_not() -> None:
     for piece in ("<meta ", "<script type=ld+json>", "<title>", '<meta content="', "<html lang='"):
         assert html_metadata(piece * 20_000).to_json() == {}
+
+
+def test_dublin_core_of_office_opendocument_and_books() -> None:
+    core = b"""<cp:coreProperties xmlns:cp="c" xmlns:dc="d" xmlns:dcterms="t"><dc:title>Stones</dc:title>
+        <dc:creator>Ada Lovelace; Bob</dc:creator><cp:keywords>rye, oats</cp:keywords><dc:subject>Mills</dc:subject>
+        <dcterms:created>2024-03-01T10:00:00Z</dcterms:created><dcterms:modified>2024-04-01</dcterms:modified>
+        <cp:lastModifiedBy>Eve</cp:lastModifiedBy></cp:coreProperties>"""
+    assert xml_metadata(core).to_json() == {
+        "title": "Stones",
+        "authors": ["Ada Lovelace", "Bob"],
+        "created": "2024-03-01T10:00:00Z",
+        "modified": "2024-04-01",
+        "keywords": ["rye", "oats"],
+        "subject": "Mills",
+    }
+    meta = b"""<o:m xmlns:o="o" xmlns:meta="m" xmlns:dc="d"><dc:creator>Eve</dc:creator><dc:date>2024-04-01T00:00:00</dc:date>
+        <meta:initial-creator>Ada</meta:initial-creator><meta:creation-date>2024-03-01</meta:creation-date>
+        <dc:language>de-DE</dc:language><meta:keyword>rye</meta:keyword><meta:keyword>oats</meta:keyword></o:m>"""
+    assert xml_metadata(meta).to_json() == {
+        "authors": ["Ada"],
+        "created": "2024-03-01",
+        "modified": "2024-04-01T00:00:00",
+        "language": "de",
+        "keywords": ["rye", "oats"],
+    }
+    opf = b"""<package xmlns:dc="d"><metadata><dc:title>Emma</dc:title><dc:creator>Jane Austen</dc:creator>
+        <dc:language>en</dc:language><dc:date>1815</dc:date><dc:subject>Fiction</dc:subject><dc:subject>England</dc:subject>
+        <meta property="dcterms:modified">2020-01-01T00:00:00Z</meta></metadata>"""
+    assert xml_metadata(opf, keywords=("subject",)).to_json() == {
+        "title": "Emma",
+        "authors": ["Jane Austen"],
+        "created": "1815",
+        "modified": "2020-01-01T00:00:00Z",
+        "language": "en",
+        "keywords": ["Fiction", "England"],
+    }
+
+
+def test_xml_made_to_do_harm_gives_nothing() -> None:
+    bomb = (
+        b'<!DOCTYPE a [<!ENTITY a "'
+        + b"x" * 1000
+        + b'">'
+        + b"".join(
+            b'<!ENTITY b%d "%s">' % (level, b"&a;" * 50 if not level else b"&b%d;" % (level - 1) * 50)
+            for level in range(8)
+        )
+    )
+    assert xml_metadata(bomb + b"]><a><title>&b7;</title></a>").to_json() == {}
+    assert xml_metadata(b"<a>" * 100_000).to_json() == {}
+    assert xml_metadata(b"no xml").to_json() == {}

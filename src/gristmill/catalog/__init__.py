@@ -47,6 +47,7 @@ from gristmill.catalog.item import (
     Item,
     ItemId,
     NewItem,
+    index_title,
 )
 from gristmill.catalog.lifecycle import (
     TERMINAL,
@@ -251,6 +252,7 @@ __all__ = [
     "has_hidden_items",
     "hold_publications",
     "index_states",
+    "index_title",
     "insert_base",
     "insert_children",
     "insert_chunk_set",

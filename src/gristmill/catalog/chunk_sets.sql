@@ -63,7 +63,7 @@ select count(*)::int from missing_item m join item i on i.id = m.item_id
 
 -- name: next_missing
 -- Items that a set lacks, with the content of their live versions.
-select i.id, i.title, i.live_version as version, v.content_hash as content, i.chunking
+select i.id, i.index_title as title, i.live_version as version, v.content_hash as content, i.chunking
   from missing_item m join item i on i.id = m.item_id and i.status <> 'deleting'
   join item_version v on v.item_id = i.id and v.version = i.live_version
  where m.set_id = %(set)s

@@ -1,6 +1,7 @@
 """An item of a base: a container (directory, sitemap, connector) or a leaf (file, url, note, record)."""
 
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NewType
@@ -74,6 +75,14 @@ def displayable(title: str) -> str:
         if letter not in _BIDI_CONTROLS
     )
     return shown.strip() or "untitled"
+
+
+def index_title(title: str, document: Mapping[str, Any]) -> str:
+    """What keyword search indexes with every chunk of an item: its title, and the title, authors and keywords that the
+    document declares. The column of this name has the same words."""
+    own = str(document.get("title", ""))
+    added = [own] if own.lower() not in title.lower() else []
+    return " ".join([title, *added, *document.get("authors", ()), *document.get("keywords", ())])
 
 
 @dataclass(frozen=True)

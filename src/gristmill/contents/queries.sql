@@ -127,7 +127,7 @@ on conflict do nothing;
 
 -- name: next_waiting_asset
 -- The next waiting image of a live version, unless its item is being deleted.
-select a.hash, c.media_type, c.page, c.start, a.state = 'asking' as asking, b.name as blob, i.title
+select a.hash, c.media_type, c.page, c.start, a.state = 'asking' as asking, b.name as blob, i.index_title as title
   from asset a
   join item i on i.id = a.item_id and i.live_version = a.version and i.status <> 'deleting'
   join item_version v on v.item_id = a.item_id and v.version = a.version

@@ -277,9 +277,10 @@ class WriteStage:
         versions: dict[BaseId, list[VersionChunks]] = {}
         for message in embedded:
             if message.chunks:
-                task = message.task
+                task, state = message.task, self._states.get(message.task)
+                title = catalog.index_title(task.item.title, state.document if state else {})
                 versions.setdefault(task.base.id, []).append(
-                    VersionChunks(task.item.id, task.item.title, task.version, message.chunks)
+                    VersionChunks(task.item.id, title, task.version, message.chunks)
                 )
         prepared = {
             base_id: PreparedWrite(chunks, await self._offload.build_segment(*publish.segment_input(chunks)))

@@ -4,7 +4,7 @@ A reader reports it with `Sink.describe`, before the first text, because the tit
 
     sink.describe(DocumentMetadata(title=…, authors=split_names(…), created=iso_date(…), language=…, keywords=…))
 
-It may report in several calls: the first value of each field counts. Whatever a library returns can be passed on: texts are
+Dublin Core in a file of its own (Office, OpenDocument, EPUB) is read by `xml_metadata.py`. A reader may report in several calls: the first value of each field counts. Whatever a library returns can be passed on: texts are
 cleaned and bounded here, dates in any usual format become ISO 8601, and a language becomes its code of two or three letters.
 A field without a usable value is left out. A language that no document declares is detected from its text when it is indexed.
 

@@ -41,7 +41,7 @@ class LoadedHit:
     @property
     def texts(self) -> list[str]:
         """What its words are searched in."""
-        return [self.row.text, self.row.title, *self.row.headings]
+        return [self.row.text, self.row.index_title, *self.row.headings]
 
 
 def script_of(query: str) -> Script:

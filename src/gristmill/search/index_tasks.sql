@@ -53,7 +53,7 @@ delete from index_task t using item i
 
 -- name: chunks_of_put
 -- The chunks of a version in a range of numbers.
-select c.no, c.item_id, i.title, c.headings, c.text, c.embedding::text as embedding
+select c.no, c.item_id, i.index_title as title, c.headings, c.text, c.embedding::text as embedding
   from item i join base b on b.id = i.base_id join chunk c on c.set_id = b.chunk_set and c.item_id = i.id
  where i.id = %(item)s and c.version = %(version)s
    and c.no between %(first_no)s and %(last_no)s
@@ -128,7 +128,7 @@ select c.id, c.no, c.item_id
 
 -- name: chunks_of_items
 -- The visible chunks of items, for an exact search.
-select c.no, c.item_id, i.title, c.headings, c.text
+select c.no, c.item_id, i.index_title as title, c.headings, c.text
   from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
                      %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
@@ -179,7 +179,7 @@ select exists (select from index_task t join item i on i.id = t.item_id and i.li
 
 -- name: next_chunks
 -- The next chunks of a base, up to a number, to be lexed again.
-select c.no, c.item_id, i.title, c.headings, c.text, c.embedding::text as embedding
+select c.no, c.item_id, i.index_title as title, c.headings, c.text, c.embedding::text as embedding
   from chunk c join item i on i.id = c.item_id
  where c.set_id = (select b.chunk_set from base b where b.id = %(base)s) and c.no > %(after)s and c.no <= %(until)s
  order by c.no limit %(limit)s;

@@ -99,7 +99,7 @@ select distinct item_id from left_over;
 -- name: list_chunks
 -- The live chunks of an item and of everything below it that the viewer can see, in order, after a cursor.
 select c.id, c.item_id, i.base_id, c.version, c.index, c.no, c.text, c.start, c."end", c.page, c.headings,
-       i.title, i.type, i.source, i.metadata
+       i.title, i.index_title, i.type, i.source, i.metadata
   from item_subtree(array[%(item)s::uuid]) s
   join item i on i.id = s.id and i.status <> 'deleting'
   join base b on b.id = i.base_id left join item o on o.id = i.acl_from
@@ -223,7 +223,7 @@ select c.id, c.no, 0::float8 as score
 
 -- name: chunk_texts
 -- The texts of chunks, with the titles and headings that are indexed with them.
-select c.no, c.item_id, i.title, c.headings, c.text
+select c.no, c.item_id, i.index_title as title, c.headings, c.text
   from chunk c join item i on i.id = c.item_id
  where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[]) order by c.no;
 
@@ -233,13 +233,13 @@ with candidate as materialized (
     select c.id, c.item_id, c.version, c.index, c.no, c.text, c.start, c."end", c.page, c.headings
       from chunk c where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[])),
 searchable as materialized (
-    select i.id, i.live_version, i.title, i.type, i.source, i.metadata
+    select i.id, i.live_version, i.title, i.index_title, i.type, i.source, i.metadata
       from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
                          %(condition)s::jsonpath, %(created_after)s::timestamptz, %(created_before)s::timestamptz,
                          %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
      where i.id = any (array(select c.item_id from candidate c)))
 select c.id, c.item_id, %(base)s::uuid as base_id, c.version, c.index, c.no, c.text, c.start, c."end", c.page, c.headings,
-       i.title, i.type, i.source, i.metadata
+       i.title, i.index_title, i.type, i.source, i.metadata
   from candidate c join searchable i on i.id = c.item_id and i.live_version = c.version;
 
 -- name: neighbour_texts
@@ -309,7 +309,7 @@ select id, ordinals, counts from segment where set_id = %(set)s and id = any (%(
 
 -- name: read_chunks_to_lex
 -- The texts and vectors from which the segment of these chunks is built.
-select c.no, c.item_id, i.title, c.headings, c.text, c.embedding::text as embedding
+select c.no, c.item_id, i.index_title as title, c.headings, c.text, c.embedding::text as embedding
   from chunk c join item i on i.id = c.item_id
  where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[]) order by c.no;
 

@@ -3,8 +3,8 @@
     arrays      one entry per chunk: number, item key, length in lexemes, sign bits of the vector
     index       lexeme → the chunks that contain it (`inverted_index.py`)
 
-A chunk is indexed by its text, its headings, and its item's title with triple weight, so that a document titled after
-the query comes first.
+A chunk is indexed by its text, its headings, and with triple weight its item's title and what the document says of itself
+(title, authors, keywords), so that a document titled after the query comes first.
 """
 
 from collections import Counter

@@ -331,6 +331,7 @@ class ChunkRow:
     page: int | None
     headings: list[str]
     title: str
+    index_title: str  # the title with the words that the document adds to it
     type: str
     source: dict[str, Any]
     metadata: dict[str, Any]
@@ -338,15 +339,8 @@ class ChunkRow:
 
 async def visible_chunks(tx: Tx, base: Base, scope: Scope, nos: Sequence[int]) -> dict[int, ChunkRow]:
     """The visible ones of these chunks, by number."""
-    rows = await queries.many(
-        tx,
-        ChunkRow,
-        "visible_chunks",
-        base=base.id,
-        set=base.chunk_set,
-        nos=number_array(nos),
-        **scope.parameters(),
-    )
+    parameters = {"base": base.id, "set": base.chunk_set, "nos": number_array(nos)} | scope.parameters()
+    rows = await queries.many(tx, ChunkRow, "visible_chunks", **parameters)
     return {row.no: row for row in rows}
 
 
@@ -368,10 +362,10 @@ async def neighbour_texts(
         Neighbour,
         "neighbour_texts",
         set=set_id,
+        width=around,
         items=[row.item_id for row in middles],
         versions=[row.version for row in middles],
         indexes=[row.index for row in middles],
-        width=around,
     )
     return {(row.item_id, row.index): row.text for row in rows}
 

@@ -37,9 +37,10 @@ create function item_is_visible(p_principals text[], p_acl_from uuid, p_own text
 create function item_searchable(p_base uuid, p_principals text[], p_types text[], p_under uuid[], p_metadata jsonb,
                                 p_condition jsonpath, p_created_after timestamptz, p_created_before timestamptz,
                                 p_updated_after timestamptz, p_updated_before timestamptz)
-    returns table (id uuid, live_version int, title text, type text, source jsonb, metadata jsonb, acl text[], acl_from uuid)
+    returns table (id uuid, live_version int, title text, index_title text, type text, source jsonb, metadata jsonb, acl text[],
+                   acl_from uuid)
     language sql stable as $$
-    select i.id, i.live_version, i.title, i.type, i.source, i.metadata, i.acl, i.acl_from
+    select i.id, i.live_version, i.title, i.index_title, i.type, i.source, i.metadata, i.acl, i.acl_from
       from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
      where i.base_id = p_base and i.live_version is not null and i.status <> 'deleting' and b.status <> 'deleting'
        and item_is_visible(p_principals, i.acl_from, o.acl, b.acl)

@@ -2,17 +2,20 @@
 
 import io
 
+from gristmill.readers.document_metadata import DocumentMetadata, split_names
 from gristmill.readers.formats import ocr
 from gristmill.readers.libraries import images, numpy
 from gristmill.readers.sink import DocumentRefused, Sink
 
 _MAX_FRAMES = 200
+_EXIF_IFD, _DATE_TAKEN, _DESCRIPTION, _ARTIST, _DATE_CHANGED = 0x8769, 36867, 270, 315, 306
 
 
 def read(sink: Sink) -> None:
     """Read an image file; if it has several pages, like a fax, page by page."""
     data = sink.task.path.read_bytes()
     frames = _frame_count(data)
+    sink.describe(_metadata(data))
     sink.report.pages_total, sink.report.pages_read = frames, 0
     if not sink.task.ocr:
         raise DocumentRefused("It is an image, and OCR is turned off.", code="no_text")
@@ -26,6 +29,23 @@ def read(sink: Sink) -> None:
         sink.report.pages_read = frame + 1
         if text:
             sink.add_text(text + "\n\n", frame + 1)
+
+
+def _metadata(data: bytes) -> DocumentMetadata:
+    """What a camera or an image program noted: when, by whom, and of what."""
+    try:
+        with images.open(io.BytesIO(data)) as image:
+            tags = image.getexif()
+            taken = tags.get_ifd(_EXIF_IFD).get(_DATE_TAKEN)
+            description, artist, changed = (tags.get(tag) for tag in (_DESCRIPTION, _ARTIST, _DATE_CHANGED))
+    except Exception:  # Pillow raises errors of any type for a made-up image; OCR reports those that matter
+        return DocumentMetadata()
+    created = taken or changed
+    return DocumentMetadata(
+        title=description if isinstance(description, str) else None,
+        authors=split_names(artist) if isinstance(artist, str) else (),
+        created=created if isinstance(created, str) else None,
+    )
 
 
 def _frame_count(data: bytes) -> int:
