@@ -4,7 +4,7 @@
              same text with the same model and threads, without a database; then the same corpus added again
     free     files a second with an embedder that costs nothing, compared with LlamaIndex's IngestionPipeline with
              PGVectorStore, with LangChain's indexing API with PGVector and with CocoIndex, on the same database server,
-             with chunks of the same size
+             with chunks of the same size; each engine in a process of its own
     memory   the peak of a worker process above its idle state: one text file of 1 GB, 100,000 notes
     kills    500 files with kill -9 at random moments: whether the index equals that of an undisturbed run, and how many
              more chunks were embedded
@@ -16,11 +16,9 @@ import argparse
 import asyncio
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.free_embedder import FreeEmbedder
 from gristmill import app
 from gristmill.catalog import BaseId, NewItem
 from gristmill.cli.common import run_async
@@ -149,51 +147,6 @@ async def measure_pace(corpus: Path, limit: int, rounds: int) -> None:
         print(f"pace: median ratio {statistics.median(ratios):.3f}")
 
 
-async def measure_free(corpus: Path, limit: int, rounds: int, peers: list[str]) -> None:
-    """Compare files a second with the peers, with an embedder that costs nothing."""
-    from bench import ingest_peers
-
-    paths = corpus_files(corpus, limit)
-    with TemporaryDirectory() as name:
-        top = Path(name)
-        folder = copy_files(paths, corpus, top / "corpus")
-        rates: dict[str, list[float]] = {}
-        for number in range(rounds):
-            round_settings = settings(top / f"mill{number}", embedder="free")
-            embedder = FreeEmbedder(dimensions=384)
-            async with app.gristmill(round_settings, work=True, extra_embedders={"free": embedder}) as mill:
-                runs: dict[str, Callable[[], Awaitable[tuple[float, int]]]] = {
-                    "gristmill": lambda mill=mill: _run_gristmill(mill, folder)
-                }
-                for peer in peers:
-                    runs[peer] = lambda peer=peer, mill=mill: ingest_peers.run(peer, mill.db.url, folder)
-                for engine, run in _rotate(runs, number):
-                    elapsed, chunks = await run()
-                    rates.setdefault(engine, []).append(len(paths) / elapsed)
-                    print(
-                        f"{engine}: {len(paths) / elapsed:,.0f} files/s, {chunks:,} chunks in {elapsed:.2f} s"
-                    )
-        gristmill_rate = statistics.median(rates["gristmill"])
-        for engine, engine_rates in rates.items():
-            median = statistics.median(engine_rates)
-            print(f"free: {engine} {median:,.0f} files/s; gristmill is {gristmill_rate / median:.1f} ×")
-
-
-async def _run_gristmill(mill: app.Gristmill, folder: Path) -> tuple[float, int]:
-    elapsed, chunks, _ = await ingest_folder(mill, "bench", folder)
-    return elapsed, chunks
-
-
-def _rotate(
-    runs: dict[str, Callable[[], Awaitable[tuple[float, int]]]], number: int
-) -> Iterator[tuple[str, Callable[[], Awaitable[tuple[float, int]]]]]:
-    """Another engine begins in each round."""
-    names = list(runs)
-    for offset in range(len(names)):
-        name = names[(offset + number) % len(names)]
-        yield name, runs[name]
-
-
 def main() -> None:
     """Parse the arguments, and run the measurements."""
     parser = argparse.ArgumentParser(prog="python -m bench.ingest", description=__doc__)
@@ -213,7 +166,9 @@ def main() -> None:
     if "pace" in chosen:
         run_async(measure_pace(options.corpus, options.files, options.rounds))
     if "free" in chosen:
-        run_async(measure_free(options.corpus, options.files, options.rounds, peers))
+        from bench import ingest_free
+
+        run_async(ingest_free.measure_free(options.corpus, options.files, options.rounds, peers))
     if "memory" in chosen or "kills" in chosen:
         from bench import ingest_trials
 

@@ -1,4 +1,4 @@
-"""The peers of the ingestion benchmark. Only this module imports them, and only on demand.
+"""The peers of the ingestion benchmark, each in a process of its own: `python -m bench.ingest_peers PEER DATABASE FOLDER`.
 
 They are an optional dependency group and untyped here: what is imported is `Any`. Each gets its own database on the given
 server, and the embedder that costs nothing. Timed from the first file to the last commit; imports, the database and its
@@ -16,8 +16,10 @@ extension are prepared before.
 
 import asyncio
 import importlib
+import json
 import os
 import shutil
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -295,3 +297,8 @@ def _build_flow(coco: Any, postgres: Any, key: Any, folder: Path) -> Any:
         await coco.mount_each(coco.fn(memo=True)(process_file), directory.items(), table)
 
     return coco.fn(main)
+
+
+if __name__ == "__main__":
+    seconds, chunk_count = asyncio.run(run(sys.argv[1], sys.argv[2], Path(sys.argv[3])))
+    print(json.dumps({"seconds": seconds, "chunks": chunk_count}))

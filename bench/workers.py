@@ -88,7 +88,7 @@ async def _run_workers(url: str, top: Path, count: int, embedder: str) -> AsyncG
         yield
 
 
-async def _ingest(
+async def ingest_with_workers(
     url: str, top: Path, folder: Path, workers: int, embedder: str
 ) -> tuple[float, int, LockWaits]:
     """Ingest the folder with so many workers: seconds, chunks, and how statements waited."""
@@ -139,7 +139,9 @@ async def measure(corpus: Path, limit: int, rounds: int, counts: list[int], embe
             for number in range(rounds):
                 for count in counts[number % len(counts) :] + counts[: number % len(counts)]:
                     round_url = create_database(url, f"round{number}_{count}")
-                    elapsed, chunks, waits = await _ingest(round_url, top, folder, count, embedder)
+                    elapsed, chunks, waits = await ingest_with_workers(
+                        round_url, top, folder, count, embedder
+                    )
                     rates[count].append(len(paths) / elapsed)
                     shares[count].append(waits.share)
                     print(

@@ -28,7 +28,7 @@ from gristmill.ingest.tokens import token_counter
 
 DEFAULT_TOKENS = 256
 # Must change whenever the same content would be split differently.
-RECIPE = "lines/2"
+RECIPE = "lines/3"
 # How full a chunk must be to end before each rank; a heading that comes too early counts as a block.
 _MIN_FILL_AT_HEADING = 0.5
 _MIN_FILL = {

@@ -14,7 +14,7 @@ from gristmill.ingest.task import EndOfContent, ReadTotals, ReadWindow
 from gristmill.readers import TextPart
 from gristmill.search.languages import certain_language
 
-_SAMPLE_CHARACTERS = 2_000
+_SAMPLE_CHARACTERS = 800
 _CODES = {name: code for code, name in LANGUAGES.items()} | {
     "armenian": "hy",
     "basque": "eu",
