@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from gristmill.errors import Transient, Unreadable
-from gristmill.readers import ReadLimits, ReadReport, TextPart
+from gristmill.readers import ReadLimits, ReadReport, TextPart, fork_server
 from gristmill.readers import pool as pool_module
 from gristmill.readers.pool import ReaderPool
 from gristmill.readers.protocol import Channel
@@ -27,6 +27,57 @@ from tests.wait_until import wait_until
 pytestmark = pytest.mark.slow
 
 PAGES = [f"This is the text of page {number}, long enough to be one." for number in range(1, 41)]
+
+
+async def test_without_a_fork_server_a_child_is_an_interpreter_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On macOS, and on Linux before 5.3."""
+    monkeypatch.setattr(fork_server, "is_supported", lambda: False)
+    path = samples.save(tmp_path, "a.pdf", samples.pdf(PAGES[:1]))
+    async with ReaderPool(1) as pool:
+        assert (await collect(pool, path, "a.pdf", tmp_path, ReadLimits())).text
+        (pid,) = pool.pids
+        assert psutil.Process(pid).ppid() == os.getpid()
+    assert not psutil.pid_exists(pid)
+
+
+async def test_a_killed_fork_server_takes_its_children_along_and_is_replaced(
+    pool: ReaderPool, read_sample: ReadSample
+) -> None:
+    async with pool.lease_process():
+        pass
+    (pid,) = pool.pids
+    server = psutil.Process(pid).ppid()
+    assert psutil.Process(server).ppid() == os.getpid()
+    os.kill(server, signal.SIGKILL)
+    with pytest.raises(Transient) as caught:
+        await read_sample(samples.pdf(PAGES[:1]), "a.pdf")
+    assert caught.value.code == "reader_killed"
+    assert (await read_sample(samples.pdf(PAGES[:1]), "a.pdf")).text
+    (pid,) = pool.pids
+    assert psutil.Process(pid).ppid() != server
+
+
+async def test_a_start_that_is_cancelled_leaves_no_child() -> None:
+    async with ReaderPool(1) as pool, pool.lease_process() as child:
+        server = psutil.Process(psutil.Process(child.pid).ppid())
+        before = set(server.children())
+
+        async def lease() -> None:
+            async with pool.lease_process(for_ocr=True):
+                raise AssertionError("it was cancelled before")
+
+        starting = asyncio.create_task(lease())
+        await asyncio.sleep(0)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+
+        async def are_gone() -> bool:
+            return set(server.children()) == before
+
+        await wait_until(are_gone)
 
 
 async def test_a_child_is_reused(pool: ReaderPool, read_sample: ReadSample) -> None:
@@ -191,22 +242,23 @@ def test_a_child_has_no_network_starts_no_process_and_spends_no_more_cpu_than_it
 
 
 HOLDER = """
-import asyncio, sys
+import asyncio, psutil
 from gristmill.readers.pool import ReaderPool
 async def main():
     async with ReaderPool(2) as pool:
         async with pool.lease_process(), pool.lease_process():
-            print(*pool.pids, flush=True)
+            print(*pool.pids, *(child.pid for child in psutil.Process().children()), flush=True)
             await asyncio.Event().wait()
 asyncio.run(main())
 """
 
 
 async def test_children_end_with_their_parent_even_when_it_is_killed() -> None:
+    """And their fork server."""
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE) as holder:  # noqa: ASYNC220
         assert holder.stdout is not None
         pids = [int(pid) for pid in (await asyncio.to_thread(holder.stdout.readline)).split()]
-        assert len(pids) == 2
+        assert len(pids) == 3
         holder.kill()
         await asyncio.to_thread(holder.wait)
 

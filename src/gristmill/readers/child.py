@@ -23,7 +23,7 @@ from gristmill.readers.sink import DocumentRefused, Postponed, ReadTask, Sink
 _MIN_IMAGE_SIDE = 24  # pixels: less holds no line of text
 
 # Imported before the first document arrives, so that it doesn't wait for them.
-_PRELOADED = ("kreuzberg", "pypdfium2", "lxml.html", "olefile", "zipfile", "charset_normalizer")
+PRELOADED = ("kreuzberg", "pypdfium2", "lxml.html", "olefile", "zipfile", "charset_normalizer")
 
 
 def main(fd: int, parent: int) -> None:
@@ -32,7 +32,7 @@ def main(fd: int, parent: int) -> None:
     channel_socket.setblocking(True)
     channel = Channel(channel_socket)
     sandbox.lock_down(parent)
-    for name in _PRELOADED:
+    for name in PRELOADED:
         importlib.import_module(name)
     channel.send({"k": "ready"})
     while (message := channel.receive()) is not None:

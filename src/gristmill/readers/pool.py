@@ -5,7 +5,7 @@
 
 A child inherits nothing from this process: no environment, no open files but its socket, no network. `sandbox.py` and
 the caller's time limits bound what it can use; whatever happens to it, the pool goes on. Children end with this process,
-also when it is killed.
+also when it is killed. They are forks of a process that has imported their libraries (`fork_server.py`).
 
 Bases share the children fairly (`stage_gate`). OCR takes seconds a page and much memory, so it has children of its own: a
 document that turns out to need OCR returns its child at once, and continues in one of those when it is its base's turn.
@@ -25,7 +25,8 @@ from datetime import timedelta
 from typing import IO, Self
 
 from gristmill.errors import Transient
-from gristmill.readers import processor_time
+from gristmill.readers import fork_server, processor_time
+from gristmill.readers.fork_server import ChildProcess
 from gristmill.readers.protocol import (
     HEADER_BYTES,
     Message,
@@ -59,7 +60,7 @@ class ReaderDied(Exception):
 class ReaderProcess:
     """One child process, and the socket to it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+    def __init__(self, process: ChildProcess, errors: IO[bytes]) -> None:
         self._process, self._errors = process, errors
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -81,20 +82,12 @@ class ReaderProcess:
         parent_socket, child_socket = socket.socketpair()
         errors = tempfile.TemporaryFile()  # noqa: SIM115  -- closed with the child
         try:
-            # On this thread, not in a pool: the kernel kills a child when the thread that started it ends.
-            process = subprocess.Popen(  # noqa: S603, ASYNC220
-                [sys.executable, "-P", "-m", _CHILD, str(child_socket.fileno()), str(os.getpid())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                pass_fds=(child_socket.fileno(),),
-                cwd="/",
-                env=_child_environment(),
-                start_new_session=True,
-            )
-        except OSError as error:
+            process = await _start_process(child_socket, errors)
+        except BaseException as error:
             parent_socket.close()
             errors.close()
+            if not isinstance(error, OSError):
+                raise
             raise Transient(
                 f"The reader process could not be started: {error}", code="reader_unavailable"
             ) from error
@@ -136,7 +129,7 @@ class ReaderProcess:
 
     async def kill(self) -> None:
         """End the process now, and wait until it is gone."""
-        if self._process.returncode is None:
+        if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()
@@ -256,6 +249,39 @@ class ReaderPool:
             Transient
         ):  # the document that needs a child starts one, and reports the error
             self._idle.append(await ReaderProcess.start())
+
+
+async def _start_process(channel: socket.socket, errors: IO[bytes]) -> ChildProcess:
+    """Start a process that reads documents from `channel`."""
+    if not fork_server.is_supported():
+        # On this thread, not in a pool: the kernel kills a child when the thread that started it ends.
+        return subprocess.Popen(  # noqa: S603, ASYNC220
+            [sys.executable, "-P", "-m", _CHILD, str(channel.fileno()), str(os.getpid())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            pass_fds=(channel.fileno(),),
+            cwd="/",
+            env=_child_environment(),
+            start_new_session=True,
+        )
+    fork = asyncio.ensure_future(
+        asyncio.to_thread(
+            fork_server.of_this_process().fork, channel.fileno(), errors.fileno(), _child_environment()
+        )
+    )
+    # It takes milliseconds, and a third of a second for the first child. A cancelled caller waits too, to end the child.
+    cancelled = False
+    while not fork.done():
+        try:
+            await asyncio.wait([fork])
+        except asyncio.CancelledError:
+            cancelled = True
+    process = fork.result()
+    if cancelled:
+        process.kill()
+        raise asyncio.CancelledError
+    return process
 
 
 def _child_environment() -> dict[str, str]:
