@@ -13,6 +13,7 @@ The template has one thread, starts no process before the first request, and end
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import gc
 import importlib
@@ -25,6 +26,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -56,8 +58,9 @@ class Process(Protocol):
 class ForkedProcess:
     """A process that the template has forked."""
 
-    def __init__(self, pid: int, pidfd: int, exit_pipe: int, stdout: IO[str] | None) -> None:
-        self.pid, self.stdout = pid, stdout
+    def __init__(self, pid: int, pidfd: int, exit_pipe: int) -> None:
+        self.pid = pid
+        self.stdout: IO[str] | None = None
         self._pidfd, self._exit_pipe = pidfd, exit_pipe
         self._returncode: int | None = None
         self._lock = threading.Lock()
@@ -114,7 +117,36 @@ def start(
         return subprocess.Popen(
             command, env=dict(env), stdout=stdout or subprocess.PIPE, stderr=stderr, text=True
         )
-    return _template().fork(arguments, env, stdout, stderr)
+    if stdout is not None:
+        return _template().fork(arguments, env, stdout.fileno(), stderr.fileno())
+    reader, writer = os.pipe()
+    try:
+        process = _template().fork(arguments, env, writer, stderr.fileno())
+    finally:
+        os.close(writer)
+    process.stdout = os.fdopen(reader, encoding="utf-8")
+    return process
+
+
+def start_in_terminal(arguments: Sequence[str], env: Mapping[str, str], terminal: int) -> Process:
+    """Start `python -m` with these arguments in a terminal of its own, so that Ctrl-C reaches it as a signal."""
+    if sys.platform == "linux":
+        return _template().fork(arguments, env, terminal, terminal, in_terminal=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", *arguments],
+        env=dict(env),
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        preexec_fn=lambda: control_terminal(terminal),
+        text=True,
+    )
+
+
+def control_terminal(terminal: int) -> None:
+    """Make the terminal the controlling one of this process."""
+    os.setsid()
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 
 
 class _Template:
@@ -135,21 +167,29 @@ class _Template:
         atexit.register(self.close)
 
     def fork(
-        self, arguments: Sequence[str], env: Mapping[str, str], stdout: IO[str] | None, stderr: IO[str]
+        self,
+        arguments: Sequence[str],
+        env: Mapping[str, str],
+        stdout: int,
+        stderr: int,
+        *,
+        in_terminal: bool = False,
     ) -> ForkedProcess:
-        words = {"arguments": list(arguments), "env": dict(env), "folder": str(Path.cwd())}
+        words = {
+            "arguments": list(arguments),
+            "env": dict(env),
+            "folder": str(Path.cwd()),
+            "in_terminal": in_terminal,
+        }
         request = json.dumps(words).encode()
         assert len(request) < _MAX_REQUEST, "a request must fit into one message"
         exit_pipe, exit_writer = os.pipe()
-        reader, writer = os.pipe() if stdout is None else (None, os.dup(stdout.fileno()))
         with self._lock:
-            socket.send_fds(self._socket, [request], [writer, stderr.fileno(), exit_writer])
-            os.close(writer)
+            socket.send_fds(self._socket, [request], [stdout, stderr, exit_writer])
             os.close(exit_writer)
             reply, descriptors, _, _ = socket.recv_fds(self._socket, 64, 1)
         assert reply, "the template has died"
-        pipe = os.fdopen(reader, encoding="utf-8") if reader is not None else None
-        return ForkedProcess(int(reply), descriptors[0], exit_pipe, pipe)
+        return ForkedProcess(int(reply), descriptors[0], exit_pipe)
 
     def close(self) -> None:
         self._socket.close()
@@ -199,8 +239,14 @@ def _serve(connection: socket.socket) -> None:
             socket.send_fds(connection, [str(pid).encode()], [pidfd])
 
 
-def _become(arguments: list[str], env: dict[str, str], folder: str, *, stdout: int, stderr: int) -> NoReturn:
+def _become(
+    arguments: list[str], env: dict[str, str], folder: str, *, in_terminal: bool, stdout: int, stderr: int
+) -> NoReturn:
     """Become the process of a request."""
+    if in_terminal:
+        control_terminal(stdout)
+        os.dup2(stdout, 0)
+        sys.stdout.reconfigure(line_buffering=True)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     for descriptor, standard in ((stdout, 1), (stderr, 2)):
         os.dup2(descriptor, standard)
         os.close(descriptor)

@@ -10,6 +10,8 @@ import termios
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.process_template import Process, control_terminal, start_in_terminal
+
 _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
@@ -32,20 +34,27 @@ def run_in_terminal(
     columns: int = 80,
     prompt: str = "",
     keys: str = "",
-    program: Sequence[str] = ("-m", "gristmill"),
+    program: Sequence[str] = (),
 ) -> TerminalSession:
-    """Run a command in a terminal of this width; once it shows `prompt`, type `keys`."""
+    """Run a command in a terminal of this width; once it shows `prompt`, type `keys`. With `program`, these options of an
+    interpreter of its own run the command."""
     controller, terminal = os.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     variables = {name: value for name, value in env.items() if name not in ("COLUMNS", "NO_COLOR")}
-    process = subprocess.Popen(
-        [sys.executable, *program, *arguments],
-        env={**variables, "TERM": "xterm-256color"},
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        preexec_fn=_control_terminal,
-    )
+    variables["TERM"] = "xterm-256color"
+    process: Process
+    if program:
+        process = subprocess.Popen(
+            [sys.executable, *program, *arguments],
+            env=variables,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            preexec_fn=lambda: control_terminal(terminal),
+            text=True,
+        )
+    else:
+        process = start_in_terminal(["gristmill", *arguments], variables, terminal)
     os.close(terminal)
     output = b""
     unsent = keys.encode()
@@ -62,12 +71,6 @@ def run_in_terminal(
             process.kill()
             process.wait(10)
     return TerminalSession(code, _ESCAPE_SEQUENCE.sub("", output.decode()).replace("\r\n", "\n"))
-
-
-def _control_terminal() -> None:
-    """Make the terminal the controlling one, so that Ctrl-C reaches the command as a signal."""
-    os.setsid()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def _read(controller: int) -> bytes:

@@ -21,9 +21,12 @@ def env(data_dir: Path, cache_dir: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def environment_on_shared_server(data_dir: Path, cache_dir: Path, database_url: str) -> dict[str, str]:
-    """An environment on the shared test server, for tests that do not need the local PostgreSQL."""
-    return environment(data_dir, cache_dir, database_url=database_url)
+def environment_on_shared_server(
+    data_dir: Path, cache_dir: Path, database_url: str, quick_embedder: dict[str, str]
+) -> dict[str, str]:
+    """An environment on the shared test server, for tests that need neither the local PostgreSQL nor the default
+    embedder."""
+    return environment(data_dir, cache_dir, database_url=database_url, **quick_embedder)
 
 
 def postgres_pids(data_dir: Path) -> list[int]:
@@ -68,17 +71,6 @@ def test_commands_use_the_server_when_one_runs(env: dict[str, str], tmp_path: Pa
     assert postgres_pids(data_dir) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_serve_stops_cleanly_and_leaves_no_postgres(
-    env: dict[str, str], tmp_path: Path, data_dir: Path, number: signal.Signals
-) -> None:
-    with run_serve(env, log=tmp_path / "log") as server:
-        assert postgres_pids(data_dir) != []
-        assert server.stop(number) == 0
-    assert postgres_pids(data_dir) == []
-    assert "Traceback" not in (tmp_path / "log").read_text()
-
-
 def test_errors_are_one_line_and_an_exit_code(
     environment_on_shared_server: dict[str, str], tmp_path: Path
 ) -> None:
@@ -108,13 +100,13 @@ def test_a_file_that_cannot_be_read_fails_the_add(
 
 
 def test_serve_reports_a_port_that_is_taken(
-    env: dict[str, str], tmp_path: Path, data_dir: Path, cache_dir: Path
+    environment_on_shared_server: dict[str, str], tmp_path: Path
 ) -> None:
+    env = environment_on_shared_server
     with run_serve(env, log=tmp_path / "log") as server:
         port = server.url.rpartition(":")[2]
-        second_server = run_command(
-            environment(data_dir.parent / "other", cache_dir), "serve", "--port", port
-        )
+        other = {**env, "GRISTMILL_DATA_DIR": str(tmp_path / "other")}
+        second_server = run_command(other, "serve", "--port", port)
         assert (second_server.returncode, "is not available" in second_server.stderr) == (2, True)
         server.stop()
 

@@ -125,9 +125,9 @@ async def test_an_invalid_pattern_is_rejected_with_its_field(
 
 
 def test_the_add_command_takes_ignore_patterns(
-    docs: Path, data_dir: Path, cache_dir: Path, database_url: str
+    docs: Path, data_dir: Path, cache_dir: Path, database_url: str, quick_embedder: dict[str, str]
 ) -> None:
-    env = environment(data_dir, cache_dir, database_url=database_url)
+    env = environment(data_dir, cache_dir, database_url=database_url, **quick_embedder)
     result = run_command(env, "add", "notes", str(docs), "--ignore", "*.log", "--ignore", "drafts/", "--wait")
     assert result.returncode == 0, result.stderr
     assert "2 of 2 searchable in notes." in result.stdout
@@ -136,10 +136,10 @@ def test_the_add_command_takes_ignore_patterns(
 
 
 def test_the_add_command_reports_what_was_left_out(
-    docs: Path, data_dir: Path, cache_dir: Path, database_url: str
+    docs: Path, data_dir: Path, cache_dir: Path, database_url: str, quick_embedder: dict[str, str]
 ) -> None:
     (docs / "loop").symlink_to(docs)
-    env = environment(data_dir, cache_dir, database_url=database_url)
+    env = environment(data_dir, cache_dir, database_url=database_url, **quick_embedder)
     result = run_command(env, "add", "notes", str(docs), "--wait")
     assert result.returncode == 0, result.stderr
     assert "left out of docs: 1 linked_folder" in result.stdout

@@ -58,8 +58,8 @@ class JsonCli:
 
 
 @pytest.fixture
-def run_json(data_dir: Path, cache_dir: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> JsonCli:
-    env = environment(data_dir, cache_dir, database_url=database_url)
+def run_json(data_dir: Path, cache_dir: Path, database_url: str, quick_embedder: dict[str, str]) -> JsonCli:
+    env = environment(data_dir, cache_dir, database_url=database_url, **quick_embedder)
     return JsonCli({name: value for name, value in env.items() if name.startswith("GRISTMILL_")})
 
 

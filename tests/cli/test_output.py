@@ -19,7 +19,7 @@ def test_search_prints_the_whole_text_into_a_pipe_and_wraps_it_in_a_terminal(
     assert run("add", "a [b]", "--note", " ".join(WORDS), "--wait").code == 0
     piped_result = run("search", "a [b]", "word0", COLUMNS="60")
     assert f"   {' '.join(WORDS)}\n" in piped_result.stdout
-    terminal = run_in_terminal(env, "search", "a [b]", "word0", columns=60)
+    terminal = run_in_terminal(env, "search", "a [b]", "word0", columns=60, program=("-m", "gristmill"))
     assert terminal.code == 0
     assert max(len(line) for line in terminal.lines) <= 60
     excerpt = " ".join(line.strip() for line in terminal.lines)

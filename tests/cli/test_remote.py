@@ -2,9 +2,6 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +14,7 @@ from gristmill.cli import serve_lock
 from gristmill.identity import LOCAL_ORG, Role
 from tests.api_calls import make_base
 from tests.cli.conftest import CommandOutcome, RunCommand
+from tests.gristmill_process import run_command
 from tests.serve_api import serve_api
 from tests.server.clients import new_key
 
@@ -95,13 +93,7 @@ def completions(env: dict[str, str], line: str) -> list[str]:
         "COMP_WORDS": line,
         "COMP_CWORD": str(len(words) - 1),
     }
-    process = subprocess.run(
-        [sys.executable, "-m", "gristmill"],
-        env={**os.environ, **env, **variables},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    process = run_command({**env, **variables})
     assert process.stderr == ""
     return process.stdout.split()
 

@@ -53,8 +53,14 @@ async def wait_until_all_ended(pids: list[int]) -> None:
 
 
 @pytest.fixture
-def env(tmp_path: Path, cache_dir: Path) -> dict[str, str]:
-    return environment(tmp_path / "data", cache_dir)
+def quick_start(database_url: str, quick_embedder: dict[str, str]) -> dict[str, str]:
+    """Settings of a server that starts no PostgreSQL of its own and loads no model."""
+    return {"database_url": database_url, **quick_embedder}
+
+
+@pytest.fixture
+def env(data_dir: Path, cache_dir: Path, quick_start: dict[str, str]) -> dict[str, str]:
+    return environment(data_dir, cache_dir, **quick_start)
 
 
 async def test_a_killed_server_process_is_started_again_and_no_connection_is_refused(
@@ -99,14 +105,16 @@ async def test_nothing_outlives_a_killed_supervisor_and_the_next_serve_starts_at
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_clean_stop_leaves_no_process(
-    env: dict[str, str], tmp_path: Path, number: signal.Signals
+async def test_a_clean_stop_leaves_no_process_and_no_postgres(
+    data_dir: Path, cache_dir: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
-    with run_serve(env, log=tmp_path / "log") as server:
+    with run_serve(environment(data_dir, cache_dir), log=tmp_path / "log") as server:
         pids = [*processes(server).values()]
+        assert not reaper.is_stopped(data_dir / "postgres")
         assert server.stop(number) == 0
         assert not any(exists(pid) for pid in pids)
-    assert reaper.is_stopped(tmp_path / "data" / "postgres")
+    assert reaper.is_stopped(data_dir / "postgres")
+    assert "Traceback" not in (tmp_path / "log").read_text()
 
 
 def test_an_error_at_the_first_start_is_reported_once(env: dict[str, str]) -> None:
@@ -119,9 +127,9 @@ def test_an_error_at_the_first_start_is_reported_once(env: dict[str, str]) -> No
 
 
 async def test_several_server_processes_share_a_port_and_their_metrics(
-    tmp_path: Path, cache_dir: Path
+    data_dir: Path, cache_dir: Path, quick_start: dict[str, str], tmp_path: Path
 ) -> None:
-    env = environment(tmp_path / "data", cache_dir, server_processes="2", worker_processes="2")
+    env = environment(data_dir, cache_dir, server_processes="2", worker_processes="2", **quick_start)
     with run_serve(env, log=tmp_path / "log") as server:
         running = processes(server)
         assert sorted(running) == ["server-1", "server-2", "worker-1", "worker-2"]
@@ -216,8 +224,10 @@ def test_a_process_that_fails_at_the_first_start_ends_the_supervisor() -> None:
         assert "ValueError: broken" in errors
 
 
-async def test_a_serve_in_a_single_process_has_no_others(tmp_path: Path, cache_dir: Path) -> None:
-    env = environment(tmp_path / "data", cache_dir, single_process="true")
+async def test_a_serve_in_a_single_process_has_no_others(
+    data_dir: Path, cache_dir: Path, quick_start: dict[str, str], tmp_path: Path
+) -> None:
+    env = environment(data_dir, cache_dir, single_process="true", **quick_start)
     with run_serve(env, log=tmp_path / "log") as server:
         assert processes(server) == {}
         added = run_command(env, "add", "notes", "--note", "The wheel turns.", "--wait")

@@ -311,11 +311,10 @@ async def test_no_secret_appears_anywhere(
 
 @pytest.mark.slow
 async def test_the_commands_follow_a_tool(
-    tool: FakeGitHub, database_url: str, tmp_path: Path, cache_dir: Path
+    tool: FakeGitHub, database_url: str, tmp_path: Path, cache_dir: Path, quick_embedder: dict[str, str]
 ) -> None:
     """add, sync --wait, list, show, pause, resume, delete; the secret comes from a file."""
-    overrides = {"database_url": database_url, "allow_private_addresses": "true"}
-    env = environment(tmp_path / "data", cache_dir, **overrides)
+    env = environment(tmp_path / "data", cache_dir, database_url=database_url, **quick_embedder)
     secret = tmp_path / "token"
     secret.write_text(SECRET)
     base_url = tool.config()["baseUrl"]

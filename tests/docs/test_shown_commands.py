@@ -99,7 +99,7 @@ def test_what_is_not_run_names_files_that_are_there() -> None:
 
 
 def test_uploads_by_curl_are_taken(
-    database_url: str, data_dir: Path, cache_dir: Path, tmp_path: Path
+    database_url: str, data_dir: Path, cache_dir: Path, quick_embedder: dict[str, str], tmp_path: Path
 ) -> None:
     curl = shutil.which("curl")
     if curl is None:
@@ -107,7 +107,7 @@ def test_uploads_by_curl_are_taken(
     (line,) = [line for line in shown_commands() if line.startswith("curl -F files=@stones.md")]
     (tmp_path / "stones.md").write_text("# Stones\n\nThey are dressed in spring.")
     (tmp_path / "grain.txt").write_text("Boats bring it on Tuesdays.")
-    env = environment(data_dir, cache_dir, database_url=database_url)
+    env = environment(data_dir, cache_dir, database_url=database_url, **quick_embedder)
     with run_serve(env, log=tmp_path / "log") as server, server.client() as client:
         base = client.post("/api/knowledge-bases", json={"name": "b"}).json()["id"]
         url = f"{server.url}/api/knowledge-bases/{base}/files"

@@ -45,7 +45,7 @@ def test_the_wheel_installs_into_an_empty_environment_and_serves(
     python = str(place / "bin" / "python")
     run("uv", "pip", "install", "-q", "--python", python, "-c", str(folder / "pins"), str(wheel))
     gristmill = str(place / "bin" / "gristmill")
-    env = environment(data_dir, cache_dir, port="0")
+    env = environment(data_dir, cache_dir, port="0") | {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
     assert re.fullmatch(r"gristmill \d+\.\d+\.\d+\n", run(gristmill, "--version", env=env))
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(

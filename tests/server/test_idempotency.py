@@ -167,10 +167,10 @@ async def test_a_running_request_keeps_its_key(
 
 
 def test_a_request_of_a_killed_server_can_be_sent_again_soon(
-    database_url: str, data_dir: Path, cache_dir: Path, tmp_path: Path
+    database_url: str, data_dir: Path, cache_dir: Path, quick_embedder: dict[str, str], tmp_path: Path
 ) -> None:
     """kill -9 before the commit: nothing was done, and 15 seconds later the same key carries the request out."""
-    env = environment(data_dir, cache_dir, database_url=database_url)
+    env = environment(data_dir, cache_dir, database_url=database_url, **quick_embedder)
     items, headers = {"items": [{"type": "note", "content": "x"}]}, {"Idempotency-Key": "k"}
     fault_env = {**env, "GRISTMILL_FAULTS": "add.before_commit=kill"}
     with run_serve(fault_env, log=tmp_path / "log") as first, first.client() as client:
@@ -194,10 +194,10 @@ def test_a_request_of_a_killed_server_can_be_sent_again_soon(
 
 
 def test_a_change_is_not_repeated_after_a_kill_between_commit_and_response(
-    database_url: str, data_dir: Path, cache_dir: Path, tmp_path: Path
+    database_url: str, data_dir: Path, cache_dir: Path, quick_embedder: dict[str, str], tmp_path: Path
 ) -> None:
     """kill -9 between commit and response: the base exists once, and the client is informed."""
-    env = environment(data_dir, cache_dir, database_url=database_url)
+    env = environment(data_dir, cache_dir, database_url=database_url, **quick_embedder)
     fault_env = {**env, "GRISTMILL_FAULTS": "once.before_answer=kill"}
     body, headers = {"name": "one"}, {"Idempotency-Key": "k"}
     with run_serve(fault_env, log=tmp_path / "log") as first, first.client() as client:

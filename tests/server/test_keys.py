@@ -211,9 +211,11 @@ async def test_the_servers_disk_is_read_only_below_allowed_paths(settings: Setti
 
 
 def test_a_server_beyond_loopback_requires_a_key(
-    database_url: str, data_dir: Path, cache_dir: Path, tmp_path: Path
+    database_url: str, data_dir: Path, cache_dir: Path, quick_embedder: dict[str, str], tmp_path: Path
 ) -> None:
-    env = environment(data_dir, cache_dir, database_url=database_url, host="0.0.0.0", port="0")
+    env = environment(
+        data_dir, cache_dir, database_url=database_url, host="0.0.0.0", port="0", **quick_embedder
+    )
     rejection = run_command(env, "serve")
     assert rejection.returncode == 2
     assert "gristmill keys create" in rejection.stderr

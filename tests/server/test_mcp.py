@@ -258,9 +258,9 @@ async def test_remote_agents_without_a_key_are_rejected(mill: app.Gristmill) -> 
 
 @pytest.mark.filterwarnings("default")
 async def test_the_same_tools_over_standard_input_and_output(
-    database_url: str, data_dir: Path, cache_dir: Path
+    database_url: str, data_dir: Path, cache_dir: Path, quick_embedder: dict[str, str]
 ) -> None:
-    env = environment(data_dir, cache_dir, database_url=database_url)
+    env = environment(data_dir, cache_dir, database_url=database_url, **quick_embedder)
     server = StdioServerParameters(command=sys.executable, args=["-m", "gristmill", "mcp"], env=dict(env))
     async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
         await session.initialize()

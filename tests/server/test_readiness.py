@@ -64,9 +64,16 @@ async def test_a_schema_of_another_release_is_unavailable(http: httpx.AsyncClien
 
 
 def test_a_worker_serves_probes_on_its_own_port(
-    database_url: str, data_dir: Path, cache_dir: Path, tmp_path: Path
+    database_url: str, data_dir: Path, cache_dir: Path, quick_embedder: dict[str, str], tmp_path: Path
 ) -> None:
-    env = environment(data_dir, cache_dir, database_url=database_url, worker_port="0", access_log="true")
+    env = environment(
+        data_dir,
+        cache_dir,
+        database_url=database_url,
+        worker_port="0",
+        access_log="true",
+        **quick_embedder,
+    )
     log = tmp_path / "log"
     with log.open("w") as stderr:
         worker = process_template.start(["gristmill", "worker"], env, stderr=stderr)

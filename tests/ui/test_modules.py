@@ -21,11 +21,12 @@ LINE_LIMIT = 120  # deno fmt does not break long strings and templates
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_deno_accepts_the_modules(arguments: list[str], tmp_path: Path) -> None:
+def test_deno_accepts_the_modules(arguments: list[str], cache_dir: Path) -> None:
+    """With a folder of its own that outlives the run: deno keeps in it what it has compiled, by its hash."""
     result = subprocess.run(
         [deno.find_deno_bin(), *arguments],
         cwd=ROOT,
-        env={"DENO_DIR": str(tmp_path), "NO_COLOR": "1", "DENO_NO_UPDATE_CHECK": "1"},
+        env={"DENO_DIR": str(cache_dir / "deno"), "NO_COLOR": "1", "DENO_NO_UPDATE_CHECK": "1"},
         capture_output=True,
         text=True,
         timeout=120,
