@@ -63,6 +63,29 @@ async def test_a_run_reads_everything_that_changed_before_or_during_the_last_run
         await harness.assert_matches_tool()
 
 
+async def test_what_becomes_visible_later_is_read_whatever_its_date(harness: ConnectorHarness) -> None:
+    """S2-09, S2-27. What the credentials can't see looks deleted; when they see it again it has its old date."""
+    tool = harness.tool
+    await harness.sync()
+    content, all_ids = tool.snapshot(), tool.expected_documents().keys()
+    for pick in range(3):
+        tool.delete(pick * 7)
+    hidden = len(all_ids - tool.expected_documents().keys())
+    assert hidden
+    tool.advance_clock(7200)
+    await harness.sync(allow_deletions=True)
+    await harness.assert_matches_tool()
+    tool.restore(content)
+    tool.advance_clock(7200)
+    plan = (await harness.sync(dry_run=True)).plan
+    assert plan is not None
+    assert plan["add"] >= hidden
+    run = await harness.sync()
+    assert (run.status, run.documents_ingested) == ("success", hidden), await harness.log_text(run)
+    await harness.assert_matches_tool()
+    assert (await harness.sync()).documents_ingested == 0
+
+
 async def test_all_documents_that_changed_in_one_second_are_read(harness: ConnectorHarness) -> None:
     """More of them than fit on a page: the position alone can't distinguish them."""
     for _ in range(30):

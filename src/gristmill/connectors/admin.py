@@ -21,7 +21,7 @@ import psycopg
 from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, BaseId
 from gristmill.catalog.access import parse_acl
-from gristmill.connectors import document_store, store
+from gristmill.connectors import audience_store, store
 from gristmill.connectors.model import (
     ConnectorChanges,
     ConnectorContainer,
@@ -145,7 +145,7 @@ async def change(
             if config is not None and config != old.config:
                 await store.forget_checkpoints(tx, connector_id)
             if changes.acl_given:
-                await document_store.apply_connector_acl(tx, connector_id)
+                await audience_store.apply_connector_acl(tx, connector_id)
             updated = await require_connector(tx, connector_id)
             await _put_schedules(tx, updated)
             await faults.point("connector.before_commit")
@@ -233,8 +233,8 @@ async def map_identity(
         connector = await require_connector(tx, connector_id)
         await catalog.lock_bases_shared(tx, connector.base_ids)
         identity = await store.map_identity(tx, connector_id, user_id, email)
-        keys = await document_store.audiences_of_user(tx, connector_id, user_id)
-        await document_store.apply_audiences(tx, connector_id, keys)
+        keys = await audience_store.audiences_of_user(tx, connector_id, user_id)
+        await audience_store.apply_audiences(tx, connector_id, keys)
     return identity
 
 

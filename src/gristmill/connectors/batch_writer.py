@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from gristmill import catalog, contents, events, faults, jobs
 from gristmill.catalog import Base, Item, ItemId, NewItem
-from gristmill.connectors import document_store, store
+from gristmill.connectors import audience_store, document_store, store
 from gristmill.connectors.document_store import KnownDocument
 from gristmill.connectors.markup import strip_unstorable
 from gristmill.connectors.model import ConnectorContainer, ConnectorRow, ConnectorRun
@@ -122,8 +122,8 @@ class BatchWriter:
         async with self._db.transaction() as tx:
             bases = {base_id: await catalog.lock_base(tx, base_id) for base_id in sorted(row.base_ids)}
             await jobs.fence(tx, job)
-            changed_keys = await document_store.save_audiences(tx, row.id, batch.audiences)
-            await document_store.apply_audiences(tx, row.id, changed_keys)
+            changed_keys = await audience_store.save_audiences(tx, row.id, batch.audiences)
+            await audience_store.apply_audiences(tx, row.id, changed_keys)
             for target in await store.find_containers(tx, row.id):
                 base = bases.get(target.base_id)
                 if base is not None:
@@ -167,12 +167,18 @@ class BatchWriter:
         # A document without one of its attachments is read again: it gets no hash.
         incomplete = {failure.ref.source_id for failure in prepared.failures}
         await document_store.save_documents(tx, row.id, batch.stream, batch.documents, listing, incomplete)
-        await document_store.mark_documents_seen(tx, row.id, batch.stream, batch.present_ids, listing)
+        present_ids = [
+            source_id
+            for listed in batch.present
+            for source_id in (listed.ref.source_id, *listed.companion_ids)
+        ]
+        await document_store.mark_documents_seen(tx, row.id, batch.stream, present_ids, listing)
         await document_store.save_failures(tx, row.id, run.id, [*batch.failures, *prepared.failures])
+        await document_store.save_unread(tx, row.id, run.id, batch.present)
         if moved_documents:
             keys = sorted({document.audience for document in moved_documents})
             source_ids = [document.ref.source_id for document in moved_documents]
-            await document_store.apply_audiences(tx, row.id, keys, source_ids)
+            await audience_store.apply_audiences(tx, row.id, keys, source_ids)
 
     # ── one base ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -190,7 +196,7 @@ class BatchWriter:
             return
         container = target.item_id or await _create_container(tx, row, run, base)
         keys = sorted({document.audience for document in documents})
-        acl_by_audience = await document_store.audience_acls(tx, row.id, keys) if row.acl is None else {}
+        acl_by_audience = await audience_store.audience_acls(tx, row.id, keys) if row.acl is None else {}
         record_ids = await document_store.record_ids(
             tx, container, [document.ref.source_id for document in documents]
         )

@@ -1,8 +1,8 @@
-"""What is known of a connector's streams, documents and audiences: one function per statement, in the caller's transaction."""
+"""What is known of a connector's streams and documents: one function per statement, in the caller's transaction."""
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,19 +11,19 @@ from psycopg.types.json import Jsonb
 from gristmill.catalog import ItemId
 from gristmill.connectors.model import ConnectorId, RunId
 from gristmill.connectors.port import (
-    Audience,
     Batch,
     Checkpoint,
     Document,
     DocumentRef,
+    ListedDocument,
     ReadFailure,
     Stream,
 )
 from gristmill.connectors.store import queries
 from gristmill.db import Tx
 
-_MAX_NAME = 200
 _MAX_MESSAGE = 2000
+NOT_READ_YET = "not_read_yet"  # the code of documents that a listing named and that are yet to be read
 
 # ── streams ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -222,6 +222,37 @@ async def save_failures(tx: Tx, connector: ConnectorId, run: RunId, failures: Se
     )
 
 
+async def save_unread(tx: Tx, connector: ConnectorId, run: RunId, present: Sequence[ListedDocument]) -> None:
+    """Note the documents among these that were never read, with their companions, for `find_unread`."""
+    if not present:
+        return
+    ordered = sorted({listed.ref.source_id: listed for listed in present}.items())
+    pairs = [
+        (source_id, listed.ref)
+        for main_id, listed in ordered
+        for source_id in (main_id, *listed.companion_ids)
+    ]
+    await queries.run(
+        tx,
+        "save_unread",
+        connector=connector,
+        run=run,
+        mains=[ref.source_id for _, ref in pairs],
+        sources=[source_id for source_id, _ in pairs],
+        scopes=[ref.stream.scope for _, ref in pairs],
+        kinds=[ref.stream.kind for _, ref in pairs],
+        locators=[Jsonb(ref.locator) for _, ref in pairs],
+        code=NOT_READ_YET,
+        message="The tool names it, and it was not read yet.",
+    )
+
+
+async def find_unread(tx: Tx, connector: ConnectorId, limit: int) -> list[DocumentRef]:
+    """Documents that a listing named and that were never read."""
+    rows = await queries.many(tx, _RefRow, "unread", connector=connector, code=NOT_READ_YET, limit=limit)
+    return [row.ref for row in rows]
+
+
 async def find_earlier_failures(tx: Tx, connector: ConnectorId, run: RunId, limit: int) -> list[DocumentRef]:
     """Documents that earlier runs could not read."""
     rows = await queries.many(tx, _RefRow, "earlier_failures", connector=connector, run=run, limit=limit)
@@ -231,101 +262,6 @@ async def find_earlier_failures(tx: Tx, connector: ConnectorId, run: RunId, limi
 async def delete_failures(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> None:
     """Forget failures of documents that were read after all, or are gone."""
     await queries.run(tx, "delete_failures", connector=connector, sources=list(sources))
-
-
-# ── audiences ────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def save_audiences(tx: Tx, connector: ConnectorId, audiences: Sequence[Audience]) -> list[str]:
-    """Save audiences as they are now; the keys of those whose access list has changed and is to be applied."""
-    if not audiences:
-        return []
-    users = {user: name for audience in audiences for user, name in audience.users.items()}
-    await queries.run(
-        tx,
-        "save_identities",
-        connector=connector,
-        users=list(users),
-        names=[name[:_MAX_NAME] for name in users.values()],
-    )
-    rows = [
-        {
-            "key": audience.key,
-            "everybody": audience.everybody,
-            "emails": sorted(audience.emails),
-            "users": sorted(audience.users),
-            "groups": sorted(audience.groups),
-            "complete": audience.complete,
-        }
-        for audience in {audience.key: audience for audience in audiences}.values()
-    ]
-    return await queries.values(tx, "save_audiences", connector=connector, audiences=json.dumps(rows))
-
-
-@dataclass(frozen=True)
-class _AudienceAcl:
-    key: str
-    acl: list[str]
-
-
-async def audience_acls(tx: Tx, connector: ConnectorId, keys: Sequence[str]) -> dict[str, list[str]]:
-    """The access lists of audiences; an unknown audience has an empty one."""
-    rows = await queries.many(tx, _AudienceAcl, "audience_acls", connector=connector, keys=list(keys))
-    return {key: [] for key in keys} | {row.key: row.acl for row in rows}
-
-
-async def audience_keys(tx: Tx, connector: ConnectorId) -> list[str]:
-    """The audiences that documents name."""
-    return await queries.values(tx, "audience_keys", connector=connector)
-
-
-async def audiences_of_user(tx: Tx, connector: ConnectorId, user_id: str) -> list[str]:
-    """The audiences that an account is part of."""
-    return await queries.values(tx, "audiences_of_user", connector=connector, user=user_id)
-
-
-async def set_document_audiences(
-    tx: Tx, connector: ConnectorId, audience_by_source: Mapping[str, str]
-) -> list[str]:
-    """Give documents these audiences; the ids of the documents that had others."""
-    return await queries.values(
-        tx,
-        "set_document_audiences",
-        connector=connector,
-        sources=list(audience_by_source),
-        audiences=list(audience_by_source.values()),
-    )
-
-
-async def apply_audiences(
-    tx: Tx, connector: ConnectorId, keys: Sequence[str], sources: Sequence[str] | None = None
-) -> int:
-    """Write the access lists of audiences onto records, of all documents or of `sources`; how many records changed."""
-    source_list = None if sources is None else list(sources)
-    changed = await queries.values(
-        tx, "apply_audiences", connector=connector, keys=list(keys), sources=source_list
-    )
-    return changed[0]
-
-
-async def apply_connector_acl(tx: Tx, connector: ConnectorId) -> None:
-    """Write the connector's own access list, or its audiences' lists if it has none, onto containers and records."""
-    await queries.values(tx, "apply_connector_acl", connector=connector)
-
-
-async def close_audiences(tx: Tx, connector: ConnectorId, keys: Sequence[str]) -> list[str]:
-    """Mark audiences as unresolved, so that only admins see their documents; the keys of those that were resolved."""
-    return await queries.values(tx, "close_audiences", connector=connector, keys=list(keys))
-
-
-async def delete_unused_audiences(tx: Tx, connector: ConnectorId) -> None:
-    """Delete audiences that no document names any more."""
-    await queries.run(tx, "delete_unused_audiences", connector=connector)
-
-
-async def mark_access_resolved(tx: Tx, connector: ConnectorId) -> None:
-    """Record that all permissions were resolved just now."""
-    await queries.run(tx, "mark_access_resolved", connector=connector)
 
 
 # ── records ──────────────────────────────────────────────────────────────────────────────────────────────

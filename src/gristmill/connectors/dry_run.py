@@ -37,8 +37,9 @@ async def dry_run(
         async for batch in batches:
             ids = ids_by_stream.setdefault(batch.stream, set())
             source_ids = [document.ref.source_id for document in batch.documents]
+            listed_ids = {listed.ref.source_id for listed in batch.present}
             async with db.connection() as tx:
-                known = await document_store.find_documents(tx, row.id, source_ids)
+                known = await document_store.find_documents(tx, row.id, [*source_ids, *listed_ids])
             for document in batch.documents:
                 old = known.get(document.ref.source_id)
                 fate = (
@@ -51,7 +52,12 @@ async def dry_run(
                 counts[fate] += document.ref.source_id not in ids or fate != "unchanged"
                 counts["characters"] += len(document.body) if fate in ("add", "change") else 0
             counts["errors"] += len(batch.failures)
-            ids |= {*source_ids, *batch.present_ids}
+            # What the tool lists and we don't have would be read, whatever its date.
+            failed_ids = {failure.ref.source_id for failure in batch.failures}
+            counts["add"] += len(listed_ids - known.keys() - ids - failed_ids - set(source_ids))
+            ids |= set(source_ids)
+            for listed in batch.present:
+                ids |= {listed.ref.source_id, *listed.companion_ids}
             if batch.is_listing_complete:
                 listed_streams.add(batch.stream)
     async with db.transaction() as tx:

@@ -14,7 +14,7 @@ an access list of its own has nothing to resolve.
 from contextlib import aclosing
 
 from gristmill import catalog, faults, jobs
-from gristmill.connectors import document_store, store
+from gristmill.connectors import audience_store, store
 from gristmill.connectors.model import ConnectorId, ConnectorRow
 from gristmill.connectors.port import AccessUpdate
 from gristmill.connectors.registry import ConnectorRegistry
@@ -39,7 +39,7 @@ class PermissionSync:
     async def _sync(self, job: Job) -> Outcome:
         async with self._db.connection() as tx:
             row = await store.find_connector(tx, ConnectorId(SyncAccess.of(job).connector_id))
-            keys = [] if row is None else await document_store.audience_keys(tx, row.id)
+            keys = [] if row is None else await audience_store.audience_keys(tx, row.id)
         if row is None or row.acl is not None or not keys:
             return Done()
         unresolved = set(keys)
@@ -59,22 +59,22 @@ class PermissionSync:
         await self._fail_closed(job, row, unresolved)
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
-            await document_store.mark_access_resolved(tx, row.id)
+            await audience_store.mark_access_resolved(tx, row.id)
             await jobs.complete(tx, job)
         return Done()
 
     async def _save_update(self, job: Job, row: ConnectorRow, update: AccessUpdate) -> None:
         async with self._db.transaction() as tx:
             await self._lock_bases(tx, job, row)
-            changed_keys = await document_store.save_audiences(tx, row.id, update.audiences)
-            await document_store.apply_audiences(tx, row.id, changed_keys)
+            changed_keys = await audience_store.save_audiences(tx, row.id, update.audiences)
+            await audience_store.apply_audiences(tx, row.id, changed_keys)
             if update.audience_by_source and (
-                moved_ids := await document_store.set_document_audiences(
+                moved_ids := await audience_store.set_document_audiences(
                     tx, row.id, update.audience_by_source
                 )
             ):
                 keys = sorted({update.audience_by_source[source] for source in moved_ids})
-                await document_store.apply_audiences(tx, row.id, keys, moved_ids)
+                await audience_store.apply_audiences(tx, row.id, keys, moved_ids)
             await jobs.reset_attempts(tx, [job])
             await faults.point("access.before_commit")
 
@@ -84,8 +84,8 @@ class PermissionSync:
             return
         async with self._db.transaction() as tx:
             await self._lock_bases(tx, job, row)
-            closed_keys = await document_store.close_audiences(tx, row.id, sorted(keys))
-            await document_store.apply_audiences(tx, row.id, closed_keys)
+            closed_keys = await audience_store.close_audiences(tx, row.id, sorted(keys))
+            await audience_store.apply_audiences(tx, row.id, closed_keys)
 
     async def _lock_bases(self, tx: Tx, job: Job, row: ConnectorRow) -> None:
         await catalog.lock_bases_shared(tx, row.base_ids)

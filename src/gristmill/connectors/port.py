@@ -26,7 +26,8 @@ What keeps a stream complete:
                     document moves into a gap
     watermark       the position where the next run starts. It moves only when the stream was read to its end. An overlap
                     is fine and costs a fetch: unchanged documents are skipped by hash
-    listing         the ids of all documents of the stream, in `present_ids`. Once a listing is complete, documents that it
+    listing         all documents of the stream, in `present`. One that is not known yet is read with `fetch`, however old its
+                    last change is: it may have become visible just now. Once a listing is complete, documents that it
                     did not name are verified with `fetch`, then pruned. A listing may continue in a later attempt; then
                     what was named before still counts. A new one starts with the step "begin", and the batch that completes
                     it is the stream's last batch in a run
@@ -90,6 +91,14 @@ class DocumentRef:
     source_id: str
     stream: Stream
     locator: Json = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True)
+class ListedDocument:
+    """A document that a listing names. `companion_ids` are documents that it may come with, found by the same locator."""
+
+    ref: DocumentRef
+    companion_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -170,7 +179,7 @@ class ReadFailure:
 class Batch:
     """A step of one stream, of at most some hundred documents. All of it is saved together with `checkpoint`, or nothing.
 
-    `audiences` come with or before the documents that name them. `present_ids` are ids that the tool has, for the listing.
+    `audiences` come with or before the documents that name them. `present` are documents that the tool has, for the listing.
     """
 
     stream: Stream
@@ -178,7 +187,7 @@ class Batch:
     documents: Sequence[Document] = ()
     failures: Sequence[ReadFailure] = ()
     audiences: Sequence[Audience] = ()
-    present_ids: Sequence[str] = ()
+    present: Sequence[ListedDocument] = ()
     listing: ListingStep | None = None
     lost: bool = False  # the scope is gone, or closed to these credentials
     note: str | None = None  # a line for the run's log

@@ -270,6 +270,21 @@ on conflict (connector_id, source_id) do update
 -- Forgets failures of documents that were read after all, or are gone.
 delete from connector_failure where connector_id = %(connector)s and source_id = any (%(sources)s::text[]);
 
+-- name: save_unread
+-- Notes the documents that a listing named and that were never read. A companion is noted if its main document is.
+insert into connector_failure (connector_id, source_id, scope, kind, locator, run_id, error_code, error_message, attempts)
+select %(connector)s, u.source_id, u.scope, u.kind, u.locator, %(run)s, %(code)s, %(message)s, 0
+  from unnest(%(mains)s::text[], %(sources)s::text[], %(scopes)s::text[], %(kinds)s::text[], %(locators)s::jsonb[])
+       u(main, source_id, scope, kind, locator)
+ where not exists (select from connector_document d where d.connector_id = %(connector)s and d.source_id = u.main)
+   and not exists (select from connector_failure f where f.connector_id = %(connector)s and f.source_id = u.main)
+on conflict (connector_id, source_id) do nothing;
+
+-- name: unread
+-- Documents that a listing named and that were never read.
+select source_id, scope, kind, locator from connector_failure
+ where connector_id = %(connector)s and error_code = %(code)s order by source_id limit %(limit)s;
+
 -- name: earlier_failures
 -- Documents that an earlier run could not read.
 select source_id, scope, kind, locator from connector_failure
@@ -280,6 +295,11 @@ select source_id, scope, kind, locator from connector_failure
 select source_id, scope, kind, attempts, error_code, error_message, failed_at from connector_failure
  where connector_id = %(connector)s and (%(after)s::text is null or source_id > %(after)s collate "C")
  order by source_id limit %(limit)s;
+
+-- name: unknown_audiences
+-- Those of the audiences that were never resolved.
+select u.key from unnest(%(keys)s::text[]) u(key)
+ where not exists (select from connector_audience a where a.connector_id = %(connector)s and a.key = u.key);
 
 -- name: save_audiences
 -- Saves audiences as they are now; the keys of those whose access list has changed and is to be applied.

@@ -2,7 +2,7 @@
 
     reading     first the documents that earlier runs could not read; then batch after batch, each saved with its
                 checkpoint (batch_writer.py), until the connector has no more, the time budget is used up, or the tool
-                asks us to wait
+                asks us to wait; then documents that a listing named and that we don't have, whatever their date
     pruning     documents that complete listings did not name are verified, then deleted (prune.py)
     indexing    the run waits, without holding a worker, until everything it stored is indexed. Completion is read from
                 the items, never counted
@@ -22,23 +22,24 @@ Every write checks the job's lease, so that only one of two workers that run the
 
 import logging
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
 from gristmill import catalog, faults, jobs
-from gristmill.connectors import document_store, store
+from gristmill.connectors import audience_store, document_store, store
 from gristmill.connectors.batch_writer import BatchWriter
 from gristmill.connectors.dry_run import dry_run
+from gristmill.connectors.listing.details import fetch_all
 from gristmill.connectors.model import ConnectorId, ConnectorRow, ConnectorRun
-from gristmill.connectors.port import Batch, Connector, ConnectorKind, DocumentRef, ReadFailure
+from gristmill.connectors.port import Audience, Batch, Connector, ConnectorKind, Document, DocumentRef
 from gristmill.connectors.prune import Pruner
 from gristmill.connectors.registry import ConnectorRegistry
 from gristmill.connectors.streams import closable
-from gristmill.connectors.transport import CredentialsRejected, RateLimited
+from gristmill.connectors.transport import RateLimited
 from gristmill.db import Database, Tx
-from gristmill.errors import GristmillError, Permanent, SourceGone, Unreadable
+from gristmill.errors import GristmillError
 from gristmill.jobs import Activity, Done, Job, Outcome, QueueLimits, Snooze
 from gristmill.operations.next_job import has_room
 from gristmill.sources.blobs import BlobStore
@@ -54,6 +55,7 @@ _INDEXING_POLL = timedelta(milliseconds=300)
 _FULL_QUEUE_PAUSE = timedelta(seconds=30)
 _BUSY_PAUSE = timedelta(seconds=1)  # until another run has ended, here or in another worker
 _MAX_RETRIED_FAILURES = 1000  # of earlier runs, in one run
+_UNREAD_BATCH = 50
 
 
 @dataclass(frozen=True)
@@ -167,9 +169,9 @@ class Synchroniser:
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
             await document_store.delete_unfollowed_streams(tx, row.id, run.id)
-            await document_store.delete_unused_audiences(tx, row.id)
+            await audience_store.delete_unused_audiences(tx, row.id)
             if row.acl is None:
-                await document_store.mark_access_resolved(tx, row.id)
+                await audience_store.mark_access_resolved(tx, row.id)
             await store.set_stage(tx, run.id, "indexing")
         return None
 
@@ -202,7 +204,7 @@ class Synchroniser:
                     return Snooze(_FULL_QUEUE_PAUSE)
                 if time.monotonic() > deadline and (advanced or batch.is_listing_complete):
                     return await self._continue_later(job, run)
-        return None
+        return await self._read_unread(job, current, connector, deadline)
 
     async def _has_room(self, row: ConnectorRow) -> bool:
         """Whether the queue has room for every base that the connector feeds."""
@@ -216,24 +218,77 @@ class Synchroniser:
             refs = await document_store.find_earlier_failures(
                 tx, current.row.id, current.run.id, _MAX_RETRIED_FAILURES
             )
-        for ref in refs:
-            try:
-                batch = Batch(ref.stream, documents=[await connector.fetch(ref)])
-            except (RateLimited, CredentialsRejected):
-                raise
-            except SourceGone:
-                await self._forget_failure(job, current, ref)
-                continue
-            except (Permanent, Unreadable) as error:
-                batch = Batch(ref.stream, failures=[ReadFailure(ref, error.code, error.message)])
-            prepared = await self._writer.prepare(connector, current.row, batch)
-            await self._writer.save(job, current.row, current.run, prepared, advance_stream=False)
+        await self._read_refs(job, current, connector, refs)
 
-    async def _forget_failure(self, job: Job, current: _CurrentRun, ref: DocumentRef) -> None:
-        """A failed document is gone from the tool. If it was stored, pruning finds it."""
+    async def _read_unread(
+        self, job: Job, current: _CurrentRun, connector: Connector, deadline: float
+    ) -> Outcome | None:
+        """Read documents that a listing named and that we don't have: they became visible, or came with an old date."""
+        while True:
+            async with self._db.connection() as tx:
+                refs = await document_store.find_unread(tx, current.row.id, _UNREAD_BATCH)
+            if not refs:
+                return None
+            await self._read_refs(job, current, connector, refs)
+            if not await self._has_room(current.row):
+                return Snooze(_FULL_QUEUE_PAUSE)
+            if time.monotonic() > deadline:
+                return await self._continue_later(job, current.run)
+
+    async def _read_refs(
+        self, job: Job, current: _CurrentRun, connector: Connector, refs: Sequence[DocumentRef]
+    ) -> None:
+        """Read documents one by one, and store them without moving their streams on."""
+
+        async def fetch(ref: DocumentRef) -> list[Document]:
+            return [await connector.fetch(ref)]
+
+        for stream in dict.fromkeys(ref.stream for ref in refs):
+            of_stream = [ref for ref in refs if ref.stream == stream]
+            result = await fetch_all(of_stream, lambda ref: ref, fetch)
+            audiences = await self._resolve_unknown(current.row, connector, result.documents)
+            # A document can be in another stream by now: an issue that was moved to another project.
+            for document_stream in dict.fromkeys([stream, *(doc.ref.stream for doc in result.documents)]):
+                batch = Batch(
+                    document_stream,
+                    documents=[doc for doc in result.documents if doc.ref.stream == document_stream],
+                    failures=result.failures if document_stream == stream else (),
+                    audiences=audiences,
+                )
+                prepared = await self._writer.prepare(connector, current.row, batch)
+                await self._writer.save(job, current.row, current.run, prepared, advance_stream=False)
+            handled_ids = {ref.source_id for ref in of_stream[: result.handled]}
+            read_ids = {doc.ref.source_id for doc in result.documents}
+            await self._forget_failures(
+                job, current, handled_ids - read_ids - {failure.ref.source_id for failure in result.failures}
+            )
+            if result.stopped_by is not None:
+                raise result.stopped_by
+
+    async def _resolve_unknown(
+        self, row: ConnectorRow, connector: Connector, documents: Sequence[Document]
+    ) -> list[Audience]:
+        """Who sees these documents, as far as no stream has said it."""
+        if row.acl is not None or not documents:
+            return []
+        async with self._db.connection() as tx:
+            keys = await audience_store.unknown_audiences(
+                tx, row.id, sorted({document.audience for document in documents})
+            )
+        if not keys:
+            return []
+        async with aclosing(closable(connector.resolve_access(keys))) as updates:
+            return [
+                audience async for update in updates for audience in update.audiences if audience.key in keys
+            ]
+
+    async def _forget_failures(self, job: Job, current: _CurrentRun, source_ids: Collection[str]) -> None:
+        """Documents that were to be read again are gone from the tool. What was stored of them, pruning finds."""
+        if not source_ids:
+            return
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
-            await document_store.delete_failures(tx, current.row.id, [ref.source_id])
+            await document_store.delete_failures(tx, current.row.id, sorted(source_ids))
 
     async def _continue_later(self, job: Job, run: ConnectorRun) -> Outcome:
         """The time budget is used up: continue behind the jobs that wait, up to a limit."""

@@ -4,6 +4,7 @@ Each tool has a subclass of `FakeTool` with its routes. Every text is made of un
 searchable can be compared with the tool, word by word. A fake has a clock of its own.
 """
 
+import copy
 import json
 import os
 import re
@@ -23,6 +24,7 @@ from tests.sources.site import Site, SiteRequest, SiteResponse, serve
 
 SECRET = "s3cret-token-of-the-tool"
 WORD = re.compile(r"\bw\d+x\b")
+_NOT_CONTENT = {"now", "calls", "rules", "errors", "routes", "lock", "site", "_word_count", "_last_id"}
 
 
 class FakeError(Exception):
@@ -126,6 +128,14 @@ class FakeTool:
     def detail_calls(self) -> list[str]:
         """All requests for single documents, in order."""
         return [f"{call.path}?{call.params}{call.body}" for call in self.calls if self.is_detail(call)]
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of what the tool contains, for `restore`."""
+        return copy.deepcopy({name: value for name, value in vars(self).items() if name not in _NOT_CONTENT})
+
+    def restore(self, content: dict[str, Any]) -> None:
+        """Let the tool contain what it did at a snapshot, with its old dates."""
+        vars(self).update(copy.deepcopy(content))
 
     def new_word(self) -> str:
         """A word that was never used."""

@@ -97,7 +97,7 @@ class ContentQuery:
         unread_since = started_at - _STABLE_AFTER if self._is_first_run else None
         followed_rows = [
             row
-            if row.document_ids or unread_since is None or row.updated_at >= unread_since
+            if row.is_document or unread_since is None or row.updated_at >= unread_since
             else replace(row, is_followed=False)
             for row in rows
         ]
@@ -152,10 +152,10 @@ class ContentQuery:
             if container.get("type") != kind:
                 return None
             ref = DocumentRef(f"{kind}:{container.get('id')}", self.stream, {"id": str(container.get("id"))})
-            return QueryRow(f"attachment:{number}", stamp, ref, ())
+            return QueryRow(f"attachment:{number}", stamp, ref, is_document=False)
         source_id = f"{kind}:{number}"
         ref = DocumentRef(source_id, self.stream, {"id": number})
-        return QueryRow(number, stamp, ref, (source_id,), None if light else content)
+        return QueryRow(number, stamp, ref, None if light else content)
 
 
 class ContentIdListing:

@@ -25,6 +25,7 @@ from gristmill.connectors.port import (
     Document,
     DocumentRef,
     Json,
+    ListedDocument,
     Stream,
     listing_step,
 )
@@ -146,7 +147,7 @@ class Discussions:
                 documents=result.documents,
                 failures=result.failures,
                 audiences=audiences if first else (),
-                present_ids=[self._ref(entry).source_id for entry in entries],
+                present=[ListedDocument(self._ref(entry)) for entry in entries],
                 listing=listing_step(is_first=first, is_last=is_last),
             )
             first = False

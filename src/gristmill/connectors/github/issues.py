@@ -45,9 +45,7 @@ class IssueListing:
     def _entry(self, issue: Issue) -> UpdatedEntry:
         ref = self._ref(issue)
         is_followed = self._is_followed(issue)
-        return UpdatedEntry(
-            ref.source_id, issue.updated_at, ref, (ref.source_id,), issue, is_followed=is_followed
-        )
+        return UpdatedEntry(ref.source_id, issue.updated_at, ref, issue, is_followed=is_followed)
 
     def _ref(self, issue: Issue) -> DocumentRef:
         locator = {"repository": self.repository.full_name, "number": issue.number}

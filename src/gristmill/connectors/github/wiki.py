@@ -15,7 +15,15 @@ from gristmill.connectors.github import git
 from gristmill.connectors.github.api import GitHubApi, Repository
 from gristmill.connectors.github.git import GitFile
 from gristmill.connectors.listing import by_git_tree
-from gristmill.connectors.port import Audience, Batch, Checkpoint, Document, DocumentRef, Stream
+from gristmill.connectors.port import (
+    Audience,
+    Batch,
+    Checkpoint,
+    Document,
+    DocumentRef,
+    ListedDocument,
+    Stream,
+)
 from gristmill.connectors.transport import CredentialsRejected, Transport
 from gristmill.errors import SourceGone, Unreadable
 
@@ -61,7 +69,7 @@ class GitHubWiki:
             stream,
             checkpoint=Checkpoint(version, {"commit": head.commit, "pages": known_hashes}),
             audiences=audiences,
-            present_ids=[self._ref(path).source_id for path in known_hashes],
+            present=[ListedDocument(self._ref(path)) for path in known_hashes],
             listing="single",
         )
 

@@ -49,8 +49,8 @@ class WorkListing:
 
     def _entry(self, work: WorkItem) -> UpdatedEntry:
         ref = self._ref(work)
-        ids = (ref.source_id, f"{ref.source_id}:internal")
-        return UpdatedEntry(ref.source_id, work.updated_at, ref, ids, work)
+        internal_notes = f"{ref.source_id}:internal"
+        return UpdatedEntry(ref.source_id, work.updated_at, ref, work, companion_ids=(internal_notes,))
 
     def _ref(self, work: WorkItem) -> DocumentRef:
         stream = Stream(self.project.scope, self.work_kind)

@@ -296,7 +296,6 @@ class _IssueQuery:
             number,
             updated_at,
             DocumentRef(source_id, self._stream, {"id": number}),
-            (source_id,),
             None if light else issue,
         )
 

@@ -13,7 +13,16 @@ from pathlib import PurePosixPath
 from typing import Protocol
 
 from gristmill.connectors.listing.details import fetch_all
-from gristmill.connectors.port import Audience, Batch, Checkpoint, Document, DocumentRef, Json, Stream
+from gristmill.connectors.port import (
+    Audience,
+    Batch,
+    Checkpoint,
+    Document,
+    DocumentRef,
+    Json,
+    ListedDocument,
+    Stream,
+)
 from gristmill.errors import SourceGone
 
 # Formats that people write documents in.
@@ -95,7 +104,7 @@ async def read(
         stream,
         checkpoint=Checkpoint(version, {"tree": head}),
         audiences=audiences,
-        present_ids=[files.ref(path).source_id for path in new_tree],
+        present=[ListedDocument(files.ref(path)) for path in new_tree],
         listing="single",
     )
 

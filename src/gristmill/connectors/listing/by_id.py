@@ -17,7 +17,14 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from gristmill.connectors.listing.details import fetch_all
-from gristmill.connectors.port import Batch, Checkpoint, Document, DocumentRef, Stream
+from gristmill.connectors.port import (
+    Batch,
+    Checkpoint,
+    Document,
+    DocumentRef,
+    ListedDocument,
+    Stream,
+)
 from gristmill.errors import SourceGone, Unreadable
 
 OVERLAP = timedelta(seconds=60)
@@ -111,9 +118,8 @@ async def read(
         result = await fetch_all(changed, lambda entry: entry.ref, listing.fetch_documents)
         state.record(changed[: result.handled], page.now)
         changed_ids = {entry.ref.source_id for entry in changed}
-        unchanged_ids = [
-            entry.ref.source_id for entry in page.entries if entry.ref.source_id not in changed_ids
-        ]
+        unchanged = [entry.ref for entry in page.entries if entry.ref.source_id not in changed_ids]
+        failed = [failure.ref for failure in result.failures]
         if result.stopped_by is None:
             state.cursor = page.next_cursor or _END_CURSOR
             state.forget_before(state.watermark or state.started_at)
@@ -122,7 +128,7 @@ async def read(
             checkpoint=Checkpoint(version, _resume_position(state)),
             documents=result.documents,
             failures=result.failures,
-            present_ids=[*unchanged_ids, *sorted({failure.ref.source_id for failure in result.failures})],
+            present=[ListedDocument(ref) for ref in (*unchanged, *failed)],
             listing="begin" if first else "continue",
         )
         first = False

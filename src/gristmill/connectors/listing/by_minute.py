@@ -41,9 +41,9 @@ class QueryRow:
     id: str
     updated_at: datetime
     ref: DocumentRef
-    document_ids: tuple[str, ...]
     data: Any = None
     is_followed: bool = True
+    is_document: bool = True  # else it stands for a change of the document that `ref` names
 
 
 @dataclass(frozen=True)
@@ -182,9 +182,9 @@ class ByMinuteListing:
                 + ("?" if row.updated_at >= result.now - _STABLE_AFTER else ""),
                 _floor(row.updated_at),
                 row.ref,
-                row.document_ids,
                 row,
                 row.is_followed,
+                row.is_document,
             )
             for row in sorted(result.rows, key=lambda row: row.updated_at)
         ]

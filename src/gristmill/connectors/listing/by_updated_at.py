@@ -28,6 +28,7 @@ from gristmill.connectors.port import (
     Checkpoint,
     Document,
     DocumentRef,
+    ListedDocument,
     Stream,
     listing_step,
 )
@@ -40,14 +41,20 @@ _RESOLUTION = timedelta(seconds=1)
 
 @dataclass(frozen=True)
 class UpdatedEntry:
-    """An entry of a list: `document_ids` are the ids of all documents that it may have."""
+    """An entry of a list. One that is no `is_document` stands for a change of the document that `ref` names."""
 
     key: str
     updated_at: datetime
     ref: DocumentRef
-    document_ids: tuple[str, ...]
     data: Any
     is_followed: bool = True
+    is_document: bool = True
+    companion_ids: tuple[str, ...] = ()  # documents that it may come with
+
+    @property
+    def listed(self) -> ListedDocument:
+        """The entry in a listing."""
+        return ListedDocument(self.ref, self.companion_ids)
 
 
 @dataclass(frozen=True)
@@ -126,11 +133,10 @@ async def _read_changes(
         )
         handled = _entries_until(new_entries, result.handled)
         new_keys = {entry.key for entry in new_entries}
-        unchanged_ids = [
-            document_id
+        unchanged = [
+            entry.listed
             for entry in page.entries
-            if entry.is_followed and entry.key not in new_keys
-            for document_id in entry.document_ids
+            if entry.is_followed and entry.is_document and entry.key not in new_keys
         ]
         is_complete = result.stopped_by is None
         _advance(state, page.entries if is_complete else handled, page.now)
@@ -141,7 +147,7 @@ async def _read_changes(
             checkpoint=Checkpoint(version, _final_position(state) if is_last else _resume_position(state)),
             documents=result.documents,
             failures=result.failures,
-            present_ids=[*unchanged_ids, *sorted({failure.ref.source_id for failure in result.failures})],
+            present=[*unchanged, *(ListedDocument(failure.ref) for failure in result.failures)],
             listing=listing_step(is_first=first, is_last=is_last),
         )
         first = False
@@ -162,7 +168,7 @@ async def _read_listing(
         unchanged = [
             entry for entry in page.entries if entry.is_followed and entry.updated_at <= state.start_watermark
         ]
-        present_ids = [document_id for entry in unchanged for document_id in entry.document_ids]
+        present = [entry.listed for entry in unchanged if entry.is_document]
         if page.entries:
             state.read_up_to = page.entries[-1].updated_at
         is_past = state.read_up_to is not None and state.read_up_to > state.start_watermark
@@ -175,7 +181,7 @@ async def _read_listing(
         yield Batch(
             stream,
             checkpoint=Checkpoint(version, position),
-            present_ids=present_ids,
+            present=present,
             listing="complete" if is_last else "continue",
         )
         if is_last:
