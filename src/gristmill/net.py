@@ -100,8 +100,8 @@ def retry_after(headers: httpx.Headers) -> timedelta | None:
     if not value:
         return None
     try:
-        if value.isdecimal():
-            wait = timedelta(seconds=min(int(value), _MAX_RETRY_AFTER.total_seconds()))
+        if value.replace(".", "", 1).isdecimal():
+            wait = timedelta(seconds=min(float(value), _MAX_RETRY_AFTER.total_seconds()))
         else:
             now = parsedate_to_datetime(headers["Date"]) if "Date" in headers else datetime.now(UTC)
             wait = parsedate_to_datetime(value) - now

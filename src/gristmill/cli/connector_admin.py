@@ -58,7 +58,7 @@ async def add(
 
 
 def parse_settings(entries: Sequence[str]) -> dict[str, Any]:
-    """Parse `KEY=VALUE` entries. A value can be JSON; the values of a list setting are collected."""
+    """Parse `KEY=VALUE` entries. A value can be JSON; the values of a list setting are collected, also from `KEY=A,B`."""
     values: dict[str, Any] = {}
     for entry in entries:
         key, text = _split_pair(entry, "--set")
@@ -67,7 +67,8 @@ def parse_settings(entries: Sequence[str]) -> dict[str, Any]:
         except ValueError:
             value = text
         if key in _LIST_SETTINGS and not isinstance(value, list):
-            values.setdefault(key, []).append(str(value))
+            # A comma separates values: no name of a repository, project, group or space has one.
+            values.setdefault(key, []).extend(part.strip() for part in str(value).split(",") if part.strip())
         else:
             values[key] = value
     return values

@@ -50,6 +50,19 @@ async def audience_acls(tx: Tx, connector: ConnectorId, keys: Sequence[str]) -> 
     return {key: [] for key in keys} | {row.key: row.acl for row in rows}
 
 
+@dataclass(frozen=True)
+class UnresolvedAudience:
+    """An audience of which the tool did not say who it is, and how many documents it has."""
+
+    key: str
+    documents: int
+
+
+async def find_unresolved_audiences(tx: Tx, connector: ConnectorId) -> list[UnresolvedAudience]:
+    """The audiences whose documents only admins see because they could not be resolved."""
+    return await queries.many(tx, UnresolvedAudience, "unresolved_audiences", connector=connector)
+
+
 async def unknown_audiences(tx: Tx, connector: ConnectorId, keys: Sequence[str]) -> list[str]:
     """Those of the audiences that were never resolved."""
     return await queries.values(tx, "unknown_audiences", connector=connector, keys=list(keys))

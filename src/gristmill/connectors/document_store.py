@@ -23,7 +23,6 @@ from gristmill.connectors.store import queries
 from gristmill.db import Tx
 
 _MAX_MESSAGE = 2000
-NOT_READ_YET = "not_read_yet"  # the code of documents that a listing named and that are yet to be read
 
 # ── streams ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -242,14 +241,14 @@ async def save_unread(tx: Tx, connector: ConnectorId, run: RunId, present: Seque
         scopes=[ref.stream.scope for _, ref in pairs],
         kinds=[ref.stream.kind for _, ref in pairs],
         locators=[Jsonb(ref.locator) for _, ref in pairs],
-        code=NOT_READ_YET,
+        code="not_read_yet",
         message="The tool names it, and it was not read yet.",
     )
 
 
 async def find_unread(tx: Tx, connector: ConnectorId, limit: int) -> list[DocumentRef]:
     """Documents that a listing named and that were never read."""
-    rows = await queries.many(tx, _RefRow, "unread", connector=connector, code=NOT_READ_YET, limit=limit)
+    rows = await queries.many(tx, _RefRow, "unread", connector=connector, limit=limit)
     return [row.ref for row in rows]
 
 

@@ -4,6 +4,7 @@ A connector reads one tool (GitHub, GitLab, Jira, Confluence) and decides nothin
 schedules, time budgets and permissions. Between calls a connector keeps no state but what its checkpoints say.
 
     check()                     who the credentials belong to; Permanent when they are refused
+    find_problems()             what of the configuration can't be followed: names that don't exist, or nothing at all
     estimate(checkpoints)       about how many documents a run will look at; None when that can't be known cheaply
     sync(checkpoints, finished) batches, each of one stream; see below. `finished` are streams that this run has read to
                                 their end before it was interrupted: they are skipped
@@ -230,6 +231,10 @@ class Connector(ABC):
     async def check(self) -> Account:
         """Ask the tool who we are, and whether what is configured can be read."""
 
+    async def find_problems(self) -> list[str]:
+        """What of the configuration can't be followed, in sentences for people."""
+        return []
+
     async def estimate(self, checkpoints: Checkpoints) -> int | None:
         """About how many documents `sync` will look at; None when that can't be known cheaply."""
         del checkpoints
@@ -250,6 +255,19 @@ class Connector(ABC):
         """The bytes of an attachment; the caller stops when there are too many. Not every tool has attachments."""
         raise SourceGone(f"{attachment.name} is no longer there.")
         yield b""
+
+
+def scope_problems(kind: str, missing: Sequence[str], *, is_empty: bool, settings: str) -> list[str]:
+    """Sentences about names that the tool does not have, and about a configuration that follows nothing."""
+    problems = [
+        f"The {kind} {name} does not exist, or these credentials can't see it. Correct its name, or give them access."
+        for name in missing
+    ]
+    if is_empty and not missing:
+        problems.append(
+            f"Nothing is followed: there is no {kind} that these credentials can see. Set {settings}."
+        )
+    return problems
 
 
 # ── kinds ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -73,8 +73,11 @@ class ConnectorRegistry:
         connector = _open(self.kind(kind), config, credentials, self.limits)
         try:
             account = await connector.check()
+            problems = await connector.find_problems()
         finally:
             await connector.close()
+        if problems:
+            raise Permanent(" ".join(problems), code="connector_scope_missing")
         return f"{account.name} ({account.detail})" if account.detail else account.name
 
     @asynccontextmanager

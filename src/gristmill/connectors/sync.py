@@ -33,13 +33,21 @@ from gristmill.connectors.batch_writer import BatchWriter
 from gristmill.connectors.dry_run import dry_run
 from gristmill.connectors.listing.details import fetch_all
 from gristmill.connectors.model import ConnectorId, ConnectorRow, ConnectorRun
-from gristmill.connectors.port import Audience, Batch, Connector, ConnectorKind, Document, DocumentRef
+from gristmill.connectors.port import (
+    Audience,
+    Batch,
+    Checkpoints,
+    Connector,
+    ConnectorKind,
+    Document,
+    DocumentRef,
+)
 from gristmill.connectors.prune import Pruner
 from gristmill.connectors.registry import ConnectorRegistry
 from gristmill.connectors.streams import closable
 from gristmill.connectors.transport import RateLimited
 from gristmill.db import Database, Tx
-from gristmill.errors import GristmillError
+from gristmill.errors import GristmillError, SourceGone, Unreadable
 from gristmill.jobs import Activity, Done, Job, Outcome, QueueLimits, Snooze
 from gristmill.operations.next_job import has_room
 from gristmill.sources.blobs import BlobStore
@@ -56,6 +64,7 @@ _FULL_QUEUE_PAUSE = timedelta(seconds=30)
 _BUSY_PAUSE = timedelta(seconds=1)  # until another run has ended, here or in another worker
 _MAX_RETRIED_FAILURES = 1000  # of earlier runs, in one run
 _UNREAD_BATCH = 50
+_MAX_LOGGED_PROBLEMS = 20
 
 
 @dataclass(frozen=True)
@@ -162,8 +171,12 @@ class Synchroniser:
         if run.stage == "reading":
             if (outcome := await self._read_batches(job, current, connector, deadline)) is not None:
                 return outcome
+            problems = await connector.find_problems()
             async with self._db.transaction() as tx:
                 await jobs.fence(tx, job)
+                if row.acl is None:
+                    problems += await _describe_hidden_documents(tx, row)
+                await _report_problems(tx, row, run, problems)
                 await store.set_stage(tx, run.id, "pruning")
         await self._pruner.prune(job, row, run, connector)
         async with self._db.transaction() as tx:
@@ -188,7 +201,7 @@ class Synchroniser:
             for stream_row in stream_rows
             if stream_row.last_run_id == run.id and stream_row.listed
         }
-        if run.total_items is None and (total := await connector.estimate(checkpoints)) is not None:
+        if run.total_items is None and (total := await _estimate(connector, checkpoints)) is not None:
             await faults.point("sync.estimated")
             async with self._db.transaction() as tx:
                 await jobs.fence(tx, job)
@@ -341,6 +354,29 @@ class Synchroniser:
             await jobs.complete(tx, job)
             await faults.point("sync.before_end")
         return Done()
+
+
+async def _estimate(connector: Connector, checkpoints: Checkpoints) -> int | None:
+    """About how many documents there are. It is only shown: a tool that refuses to count is read all the same."""
+    try:
+        return await connector.estimate(checkpoints)
+    except (SourceGone, Unreadable):
+        return None
+
+
+async def _describe_hidden_documents(tx: Tx, row: ConnectorRow) -> list[str]:
+    """What only admins see, because the tool did not say who else may."""
+    return [
+        f"Who may see {audience.key} could not be found out: only admins see its documents ({audience.documents})."
+        for audience in await audience_store.find_unresolved_audiences(tx, row.id)
+    ]
+
+
+async def _report_problems(tx: Tx, row: ConnectorRow, run: ConnectorRun, problems: Sequence[str]) -> None:
+    if problems:
+        await store.add_progress(tx, row.id, run.id, store.RunProgress(errors=len(problems)))
+    for problem in problems[:_MAX_LOGGED_PROBLEMS]:
+        await store.add_log_line(tx, run.id, problem, "warning")
 
 
 def _mass_deletion_error(run: ConnectorRun) -> dict[str, str]:

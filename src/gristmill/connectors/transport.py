@@ -277,6 +277,13 @@ def rate_limit_wait(response: httpx.Response, body: bytes = b"") -> timedelta | 
     return _DEFAULT_WAIT if status == 429 or exhausted or secondary else None
 
 
+def rate_limited(headers: httpx.Headers, where: str) -> RateLimited:
+    """The error of a rate limit that a response reports in its body."""
+    wait = net.retry_after(headers) or _reset_wait(headers) or _DEFAULT_WAIT
+    message = f"{where} is rate limited; it asks us to come back in {wait.total_seconds():.0f} seconds."
+    return RateLimited(message, retry_after=wait + _MARGIN)
+
+
 def _reset_wait(headers: httpx.Headers) -> timedelta | None:
     value = headers.get("x-ratelimit-reset", headers.get("ratelimit-reset", "")).strip()
     if not value:

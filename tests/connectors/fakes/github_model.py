@@ -62,6 +62,7 @@ class GitHubModel(FakeTool):
 
     def __init__(self) -> None:
         super().__init__()
+        self.ignores_since = False  # a server that does not know the time filter
         self.add_count = 0
         self.repos: list[Repo] = []
         self.emails = {"ann": "Ann@example.org", "bob": None, "cat": "cat@example.org"}

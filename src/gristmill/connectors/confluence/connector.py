@@ -44,6 +44,7 @@ from gristmill.connectors.port import (
     Document,
     DocumentRef,
     Stream,
+    scope_problems,
 )
 from gristmill.connectors.streams import errors_as_problems
 from gristmill.errors import SourceGone
@@ -82,11 +83,17 @@ class ConfluenceConnector(Connector):
         self._spaces: dict[str, dict[str, Any]] | None = None
         self._chains: dict[str, tuple[str, ...]] = {}
         self._zone: UserTimeZone | None = None
+        self._missing: list[str] = []
 
     async def check(self) -> Account:
         """Who the credentials belong to, and how many spaces are followed."""
         account = await self.api.current_user()
         return Account(account.name or account.id or "?", f"{len(await self._find_spaces())} spaces")
+
+    async def find_problems(self) -> list[str]:
+        """Spaces that Confluence does not show."""
+        spaces = await self._find_spaces()
+        return scope_problems("space", self._missing, is_empty=not spaces, settings="spaces")
 
     async def sync(self, checkpoints: Checkpoints, finished: Collection[Stream] = ()) -> AsyncIterator[Batch]:
         """What changed in each space."""
@@ -144,7 +151,9 @@ class ConfluenceConnector(Connector):
                     space = await self.api.space(key)
                 except SourceGone:
                     space = None  # its documents are verified, and pruned
-                if space is not None:
+                if space is None:
+                    self._missing.append(key)
+                else:
                     spaces[str(space.get("id"))] = space
             self._spaces = dict(sorted(spaces.items()))
         return self._spaces

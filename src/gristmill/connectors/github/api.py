@@ -25,6 +25,7 @@ from gristmill.connectors.transport import (
     Transport,
     iter_pages,
     parse,
+    rate_limited,
 )
 from gristmill.errors import Unreadable
 
@@ -35,6 +36,15 @@ _RAW = "application/vnd.github.raw+json"
 _RENEW_BEFORE = 300  # seconds before a token expires
 
 Model = TypeVar("Model")
+
+
+class _GraphQlError(BaseModel):
+    type: str | None = None
+
+
+class _GraphQlBody(BaseModel):
+    data: Any = None
+    errors: list[_GraphQlError] | None = None
 
 
 class Owner(BaseModel):
@@ -260,17 +270,21 @@ class GitHubApi:
     async def blob(self, name: str, sha: str, limit: int) -> str:
         """The text of a file."""
         await self._renew_token()
-        return await self.transport.text(f"/repos/{name}/git/blobs/{sha}", accept=_RAW, limit=limit)
+        text = await self.transport.text(f"/repos/{name}/git/blobs/{sha}", accept=_RAW, limit=2 * limit)
+        return decode_blob(text, sha)
 
     async def graphql(self, query: str, **variables: Any) -> Any:
         """The `data` of a GraphQL response."""
         await self._renew_token()
         response = await self.transport.post(self._graphql, {"query": query, "variables": variables})
         self.server_now = response.server_time
-        try:
-            return response.data["data"]
-        except (KeyError, TypeError):
-            raise Unreadable("GitHub rejected the GraphQL query.", code="connector_refused") from None
+        body = _parse(_GraphQlBody, response.data)
+        types = {error.type for error in body.errors or ()}
+        if "RATE_LIMITED" in types:  # with status 200
+            raise rate_limited(response.headers, "GitHub's GraphQL API")
+        if body.data is None or types - {"NOT_FOUND"}:
+            raise Unreadable("GitHub rejected the GraphQL query.", code="connector_refused")
+        return body.data
 
     # ── requests ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -297,6 +311,17 @@ class GitHubApi:
         self._token_expires_at = datetime.fromisoformat(
             response.data["expires_at"].replace("Z", "+00:00")
         ).timestamp()
+
+
+def decode_blob(text: str, sha: str) -> str:
+    """The contents of a blob. A server that does not know the raw media type returns them in JSON, as base64."""
+    if not (text.startswith("{") and sha in text):
+        return text
+    try:
+        blob = json.loads(text)
+        return base64.b64decode(blob["content"]).decode("utf-8", "replace") if blob["sha"] == sha else text
+    except (ValueError, KeyError, TypeError):
+        return text
 
 
 def default_headers() -> dict[str, str]:

@@ -37,6 +37,7 @@ from gristmill.connectors.port import (
     DocumentRef,
     Stream,
     ToolUser,
+    scope_problems,
 )
 from gristmill.connectors.streams import errors_as_problems
 from gristmill.connectors.transport import Transport
@@ -103,12 +104,23 @@ class GitHubConnector(Connector):
         self._config, self._api, self._web, self._is_app = config, api, web, is_app
         self._repositories: list[Repository] | None = None
         self._emails: dict[str, str | None] = {}
+        self._missing: list[str] = []
 
     async def check(self) -> Account:
         """Who the credentials belong to, and how many repositories are followed."""
         account = await self._api.whoami()
         repositories = await self._find_repositories()
         return Account(account, f"{len(repositories)} repositories")
+
+    async def find_problems(self) -> list[str]:
+        """Repositories and organisations that GitHub does not show."""
+        repositories = await self._find_repositories()
+        return scope_problems(
+            "repository or organisation",
+            self._missing,
+            is_empty=not repositories,
+            settings="repositories or organizations",
+        )
 
     async def estimate(self, checkpoints: Checkpoints) -> int | None:
         """How many issues and pull requests there are, in the first run; later it isn't known how many changed."""
@@ -156,13 +168,17 @@ class GitHubConnector(Connector):
         if self._repositories is None:
             repositories: dict[int, Repository] = {}
             for name in self._config.organizations:
-                async for repository in self._api.organisation_repositories(name):
-                    repositories[repository.id] = repository
+                try:
+                    async for repository in self._api.organisation_repositories(name):
+                        repositories[repository.id] = repository
+                except SourceGone:
+                    self._missing.append(name)
             for name in self._config.repositories:
                 try:
                     repository = await self._api.repository(name)
                 except SourceGone:
-                    continue  # its documents are verified, and pruned
+                    self._missing.append(name)  # its documents are verified, and pruned
+                    continue
                 repositories[repository.id] = repository
             if self._is_app and not self._config.organizations and not self._config.repositories:
                 async for repository in self._api.installation_repositories():

@@ -43,6 +43,7 @@ from gristmill.connectors.port import (
     DocumentRef,
     Stream,
     ToolUser,
+    scope_problems,
 )
 from gristmill.connectors.streams import errors_as_problems
 from gristmill.errors import SourceGone, Unreadable
@@ -86,11 +87,19 @@ class GitLabConnector(Connector):
         self._config, self._api = config, api
         self._projects: list[Project] | None = None
         self._emails: dict[int, str | None] = {}
+        self._missing: list[str] = []
 
     async def check(self) -> Account:
         """Who the token belongs to, and how many projects are followed."""
         account = await self._api.whoami()
         return Account(account.username, f"{len(await self._find_projects())} projects")
+
+    async def find_problems(self) -> list[str]:
+        """Projects and groups that GitLab does not show."""
+        projects = await self._find_projects()
+        return scope_problems(
+            "project or group", self._missing, is_empty=not projects, settings="projects or groups"
+        )
 
     async def estimate(self, checkpoints: Checkpoints) -> int | None:
         """How many issues and merge requests there are, in the first run and if GitLab returns totals."""
@@ -147,13 +156,17 @@ class GitLabConnector(Connector):
         if self._projects is None:
             projects: dict[int, Project] = {}
             for name in self._config.groups:
-                async for project in self._api.group_projects(name):
-                    projects[project.id] = project
+                try:
+                    async for project in self._api.group_projects(name):
+                        projects[project.id] = project
+                except SourceGone:
+                    self._missing.append(name)
             for name in self._config.projects:
                 try:
                     project = await self._api.project(name)
                 except SourceGone:
-                    continue  # its documents are verified, and pruned
+                    self._missing.append(name)  # its documents are verified, and pruned
+                    continue
                 projects[project.id] = project
             self._projects = sorted(projects.values(), key=lambda project: project.id)
         return self._projects

@@ -42,6 +42,7 @@ from gristmill.connectors.port import (
     Document,
     DocumentRef,
     Stream,
+    scope_problems,
 )
 from gristmill.connectors.streams import errors_as_problems
 from gristmill.errors import SourceGone, Unreadable
@@ -94,11 +95,17 @@ class JiraConnector(Connector):
         self._access = JiraAccess(api)
         self._projects: dict[str, dict[str, Any]] | None = None
         self._zone: UserTimeZone | None = None
+        self._missing: list[str] = []
 
     async def check(self) -> Account:
         """Who the credentials belong to, and how many projects are followed."""
         account = await self._api.current_user()
         return Account(str(account.get("displayName") or "?"), f"{len(await self._find_projects())} projects")
+
+    async def find_problems(self) -> list[str]:
+        """Projects that Jira does not show."""
+        projects = await self._find_projects()
+        return scope_problems("project", self._missing, is_empty=not projects, settings="projects")
 
     async def estimate(self, checkpoints: Checkpoints) -> int | None:
         """How many issues there are, in the first run."""
@@ -157,7 +164,8 @@ class JiraConnector(Connector):
                 try:
                     project = await self._api.project(key)
                 except SourceGone:
-                    continue  # its documents are verified, and pruned
+                    self._missing.append(key)  # its documents are verified, and pruned
+                    continue
                 projects[str(project.get("id"))] = project
             self._projects = dict(sorted(projects.items()))
         return self._projects

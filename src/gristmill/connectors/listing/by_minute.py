@@ -43,7 +43,7 @@ class QueryRow:
     ref: DocumentRef
     data: Any = None
     is_followed: bool = True
-    is_document: bool = True  # else it stands for a change of the document that `ref` names
+    is_document: bool = True  # else only a change of the document that `ref` names
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from gristmill.connectors.port import (
     Stream,
     listing_step,
 )
+from gristmill.errors import Unreadable
 
 OVERLAP = timedelta(seconds=60)
 _STABLE_AFTER = timedelta(seconds=2)
@@ -41,7 +42,7 @@ _RESOLUTION = timedelta(seconds=1)
 
 @dataclass(frozen=True)
 class UpdatedEntry:
-    """An entry of a list. One that is no `is_document` stands for a change of the document that `ref` names."""
+    """An entry of a list. Without `is_document` it is only a change of the document that `ref` names."""
 
     key: str
     updated_at: datetime
@@ -124,7 +125,7 @@ async def _read_changes(
 ) -> AsyncIterator[Batch]:
     pager = _Pager(None if state.read_up_to is None else state.read_up_to - OVERLAP)
     while True:
-        page = await listing.fetch_page(pager.since, pager.page)
+        page = await _fetch_page(listing, pager)
         new_entries = [entry for entry in page.entries if state.recent.get(entry.key) != entry.updated_at]
         result = await fetch_all(
             [entry for entry in new_entries if entry.is_followed],
@@ -163,7 +164,7 @@ async def _read_listing(
     assert state.start_watermark is not None
     pager = _Pager(None if state.read_up_to is None else state.read_up_to - _RESOLUTION)
     while True:
-        page = await listing.fetch_page(pager.since, pager.page)
+        page = await _fetch_page(listing, pager)
         # Entries that changed since the watermark were named by the changes.
         unchanged = [
             entry for entry in page.entries if entry.is_followed and entry.updated_at <= state.start_watermark
@@ -186,6 +187,21 @@ async def _read_listing(
         )
         if is_last:
             return
+
+
+async def _fetch_page(listing: UpdatedListing, pager: "_Pager") -> UpdatedPage:
+    page = await listing.fetch_page(pager.since, pager.page)
+    if (
+        pager.since is not None
+        and page.entries
+        and max(entry.updated_at for entry in page.entries) < pager.since - OVERLAP
+    ):
+        # It would be read from the beginning again and again.
+        raise Unreadable(
+            "The tool returns documents that changed before the time asked for: it ignores the filter of its own list.",
+            code="connector_refused",
+        )
+    return page
 
 
 @dataclass

@@ -1,0 +1,79 @@
+-- Who may see a connector's documents.
+
+-- name: unknown_audiences
+-- Those of the audiences that were never resolved.
+select u.key from unnest(%(keys)s::text[]) u(key)
+ where not exists (select from connector_audience a where a.connector_id = %(connector)s and a.key = u.key);
+
+-- name: unresolved_audiences
+-- The audiences of documents that could not be resolved, and how many documents each has.
+select a.key, count(*)::int as documents
+  from connector_audience a
+  join connector_document d on d.connector_id = a.connector_id and d.audience = a.key
+ where a.connector_id = %(connector)s and not a.complete
+ group by a.key order by a.key;
+
+-- name: save_audiences
+-- Saves audiences as they are now; the keys of those whose access list has changed and is to be applied.
+with new as (
+    select * from json_to_recordset(%(audiences)s::json)
+        as u(key text, everybody boolean, emails text[], users text[], groups text[], complete boolean)),
+saved as (
+    insert into connector_audience as a (connector_id, key, everybody, emails, users, groups, complete, acl)
+    select %(connector)s, n.key, n.everybody, n.emails, n.users, n.groups, n.complete, '{}' from new n order by n.key
+    on conflict (connector_id, key) do update
+       set everybody = excluded.everybody, emails = excluded.emails, users = excluded.users, groups = excluded.groups,
+           complete = excluded.complete, as_of = clock_now()
+    returning a.*)
+select s.key from saved s where s.acl is distinct from connector_acl(s.*::connector_audience);
+
+-- name: audience_acls
+-- The access lists of audiences.
+select key, acl from connector_audience where connector_id = %(connector)s and key = any (%(keys)s::text[]);
+
+-- name: audience_keys
+-- The audiences that documents name.
+select distinct audience from connector_document where connector_id = %(connector)s order by 1;
+
+-- name: audiences_of_user
+-- The audiences that an account is part of.
+select key from connector_audience where connector_id = %(connector)s and %(user)s = any (users);
+
+-- name: set_document_audiences
+-- Gives documents other audiences; the ids of the documents that had others before.
+update connector_document d set audience = u.audience
+  from unnest(%(sources)s::text[], %(audiences)s::text[]) u(source_id, audience)
+ where d.connector_id = %(connector)s and d.source_id = u.source_id and d.audience <> u.audience
+returning d.source_id;
+
+-- name: apply_audiences
+-- Writes the access lists of audiences onto the records of every base; how many records changed.
+select connector_apply_audiences(%(connector)s, %(keys)s::text[], %(sources)s::text[]);
+
+-- name: apply_connector_acl
+-- Writes the access lists of containers and records after a change of the connector's own list.
+-- With a list of its own: that list onto containers, none onto records. Without one: an empty list onto containers, and the
+-- audience's list onto each record.
+select count(item_set_acl(t.id, t.acl))::int from (
+    select i.id, case when i.type = 'connector' then coalesce(c.acl, '{}') when c.acl is null then a.acl end as acl
+      from connector c join connector_base b on b.connector_id = c.id
+      join item i on (i.id = b.item_id or (i.parent_id = b.item_id and i.type = 'record')) and i.status <> 'deleting'
+      left join connector_document d on d.connector_id = c.id and d.source_id = i.source_key and i.type = 'record'
+      left join connector_audience a on a.connector_id = c.id and a.key = d.audience
+     where c.id = %(connector)s order by i.type <> 'connector', i.id) t;
+
+-- name: close_audiences
+-- Marks audiences as unresolved, so that only admins see their documents.
+update connector_audience set complete = false, as_of = clock_now()
+ where connector_id = %(connector)s and key = any (%(keys)s::text[]) and complete
+returning key;
+
+-- name: delete_unused_audiences
+-- Deletes audiences that no document names any more.
+delete from connector_audience a
+ where a.connector_id = %(connector)s
+   and not exists (select from connector_document d where d.connector_id = a.connector_id and d.audience = a.key);
+
+-- name: mark_access_resolved
+-- Records that all permissions were resolved just now.
+update connector set acl_as_of = clock_now() where id = %(connector)s;

@@ -1,0 +1,99 @@
+"""What GitHub refuses, hides or ignores: said in the run, and nothing is lost."""
+
+import base64
+import json
+from datetime import timedelta
+
+import httpx
+import pytest
+
+from gristmill.cli.connector_admin import parse_settings
+from gristmill.connectors.github.api import decode_blob
+from gristmill.errors import Permanent
+from gristmill.net import retry_after
+from tests.connectors.fakes.github import FakeGitHub
+from tests.connectors.fakes.tool import FakeCall, failing, fake_tool_fixture
+from tests.connectors.harness import ConnectorHarness
+
+tool = fake_tool_fixture(FakeGitHub)
+
+
+def is_graphql(call: FakeCall) -> bool:
+    return call.path == "/graphql"
+
+
+@pytest.mark.slow
+async def test_a_rate_limit_inside_a_graphql_response_is_waited_for(
+    harness: ConnectorHarness, tool: FakeGitHub
+) -> None:
+    """S2-22. The status is 200, and the data is null: nothing is gone, and no position moves past it."""
+    limited = {"data": {"repository": None}, "errors": [{"type": "RATE_LIMITED", "message": "slow down"}]}
+    tool.add_rule(is_graphql, lambda: tool.respond(limited, 200, Retry_After="30"))
+    run = await harness.start()
+    await harness.run_delayed_jobs()
+    run = await harness.wait_until_ended(run)
+    assert run.status == "success", await harness.log_text(run)
+    assert "GraphQL API is rate limited" in await harness.log_text(run)
+    await harness.assert_matches_tool()
+
+
+@pytest.mark.slow
+async def test_a_tool_that_refuses_to_count_is_read_all_the_same(
+    harness: ConnectorHarness, tool: FakeGitHub
+) -> None:
+    tool.add_rule(lambda call: call.params.get("per_page") == "1", failing(tool, 403), times=9)
+    run = await harness.sync()
+    assert run.status == "success", await harness.log_text(run)
+    await harness.assert_matches_tool()
+
+
+@pytest.mark.slow
+async def test_names_that_do_not_exist_and_hidden_people_are_named(
+    harness: ConnectorHarness, tool: FakeGitHub
+) -> None:
+    """S2-26. In the check and in each run: a typing mistake is no green run without documents."""
+    hidden = next(repo for repo in tool.repos if repo.private)
+    hidden.hides_collaborators = True
+    await harness.change(config={**tool.config(), "repositories": ["acme/typo"]})
+    run = await harness.sync()
+    log = await harness.log_text(run)
+    assert run.status == "completed_with_errors"
+    assert "acme/typo does not exist" in log
+    assert "only admins see its documents" in log
+    with pytest.raises(Permanent, match="acme/typo"):
+        await harness.mill.connectors.check(
+            tool.kind, {**tool.config(), "repositories": ["acme/typo"]}, json.dumps(tool.credentials())
+        )
+
+
+@pytest.mark.slow
+async def test_a_server_that_ignores_the_time_filter_ends_the_stream_with_a_problem(
+    harness: ConnectorHarness, tool: FakeGitHub
+) -> None:
+    for _ in range(12):
+        tool.add()
+        tool.advance_clock(600)
+    assert (await harness.sync()).status == "success"
+    tool.ignores_since = True
+    run = await harness.sync()
+    assert run.status == "completed_with_errors"
+    assert "ignores the filter" in await harness.log_text(run)
+
+
+def test_a_wait_can_be_a_fraction_of_a_second() -> None:
+    for value, seconds in (("1.0", 1), ("2", 2), ("0.5", 0.5)):
+        assert retry_after(httpx.Headers({"Retry-After": value})) == timedelta(seconds=seconds)
+
+
+def test_values_of_a_list_can_be_separated_by_commas() -> None:
+    assert parse_settings(["spaces=HR, DEV", "spaces=OPS", 'files=["a,b"]', "comments=false"]) == {
+        "spaces": ["HR", "DEV", "OPS"],
+        "files": ["a,b"],
+        "comments": False,
+    }
+
+
+def test_a_blob_that_came_as_json_is_decoded() -> None:
+    body = json.dumps({"sha": "abc", "encoding": "base64", "content": base64.b64encode(b"# Title").decode()})
+    assert decode_blob(body, "abc") == "# Title"
+    assert decode_blob("{not json: abc", "abc") == "{not json: abc"
