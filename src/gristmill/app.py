@@ -49,12 +49,14 @@ from gristmill.ingest.image_describers import (
 from gristmill.ingest.processors import Processor
 from gristmill.ingest.stages import Stages
 from gristmill.ingest.swap import EmbedderSwapper
+from gristmill.ingest.transcribe import NO_TRANSCRIPTION
+from gristmill.ingest.transcriber import HttpTranscriber
 from gristmill.integrity import reconcile
 from gristmill.integrity.readiness import Readiness
 from gristmill.integrity.reconcile import Reconciler, recover_deletions
 from gristmill.jobs import Handler, PoolLimits, QueueLimits, Worker, WorkerLimits
 from gristmill.operations import uploads
-from gristmill.operations.recover import recover_bases
+from gristmill.operations.recover import recover_bases, retry_by_cause
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.search import Searcher, compaction
 from gristmill.search.index.engine import Engine
@@ -130,6 +132,7 @@ class _WorkerParts:
     analyst: ImageDescriber
     processors: Mapping[str, Processor]
     indexes: EngineIndexes
+    transcriber: HttpTranscriber | None
 
 
 @asynccontextmanager
@@ -186,6 +189,9 @@ async def gristmill(
         }
         for processor in processors.values():
             stack.push_async_callback(processor.close)
+        transcriber = services.create_transcriber(settings)
+        if transcriber is not None:
+            stack.push_async_callback(transcriber.close)
         indexes = EngineIndexes(engine) if engine is not None else services.create_indexes(settings)
         stack.push_async_callback(indexes.close)
         parts = _WorkerParts(
@@ -200,6 +206,7 @@ async def gristmill(
             analyst,
             processors,
             indexes,
+            transcriber,
         )
         worker = await _start_worker(parts, stack) if work else None
         listener.start()
@@ -233,16 +240,7 @@ async def gristmill(
         )
         context.metrics.streams.set_function(lambda: broadcaster.subscriber_count)
         yield Gristmill(
-            settings,
-            db,
-            embedders,
-            sources,
-            searcher,
-            context,
-            broadcaster,
-            connectors,
-            indexes,
-            worker,
+            settings, db, embedders, sources, searcher, context, broadcaster, connectors, indexes, worker
         )
 
 
@@ -278,6 +276,8 @@ async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.T
     if recovered := await recover_deletions(db):
         log.warning("queued deletions that had no job", extra={"roots": recovered})
     await recover_bases(db, parts.embedders)
+    if parts.transcriber is not None:
+        await retry_by_cause(db, NO_TRANSCRIPTION)
     async with db.transaction() as tx:
         await jobs.put_schedules(tx, reconcile.reconcile_schedule(settings.reconcile_cron))
     limits = WorkerLimits(
@@ -312,6 +312,7 @@ async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.T
         stages,
         settings.large_document_mb << 20,
         parts.indexes,
+        parts.transcriber,
     )
     stack.callback(pipeline.close)
     worker = Worker(db, listener, _job_handlers(parts, pipeline, stages), limits)

@@ -8,6 +8,7 @@ from gristmill.connectors.registry import ConnectorLimits
 from gristmill.ingest import ReaderPool
 from gristmill.ingest.image_describers import ImageDescriber, OcrDescriber, VisionConfig, VisionDescriber
 from gristmill.ingest.processors import DoclingServe, MinerU, Processor, ProcessorConfig
+from gristmill.ingest.transcriber import HttpTranscriber, TranscriptionConfig
 from gristmill.readers import ReadLimits
 from gristmill.search import HttpReranker
 from gristmill.search.index.engine_indexes import EngineIndexes
@@ -42,6 +43,23 @@ def create_analyst(settings: Settings, readers: ReaderPool) -> ImageDescriber:
             settings.vision_url,
             settings.vision_model or "",
             key.get_secret_value() if key is not None else None,
+        )
+    )
+
+
+def create_transcriber(settings: Settings) -> HttpTranscriber | None:
+    """The endpoint of the settings that transcribes sound and video, if there is one."""
+    if settings.transcription_url is None:
+        return None
+    key = settings.transcription_api_key
+    return HttpTranscriber(
+        TranscriptionConfig(
+            settings.transcription_url,
+            settings.transcription_model or "",
+            key.get_secret_value() if key is not None else None,
+            settings.transcription_timeout,
+            settings.transcription_max_mb << 20,
+            settings.transcription_price,
         )
     )
 

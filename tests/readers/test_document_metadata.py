@@ -30,6 +30,7 @@ from gristmill.readers.xml_metadata import xml_metadata
         ("Fri, 01 Mar 2024 12:00:00 -0500", "2024-03-01T17:00:00Z"),
         (date(1813, 1, 28), "1813-01-28"),
         (datetime(2024, 3, 1, 12, tzinfo=UTC), "2024-03-01T12:00:00Z"),
+        ("1601-01-01T00:00:00Z", ""),
         ("2024-02-31", ""),
         ("0000-00-00", ""),
         ("yesterday", ""),
@@ -63,6 +64,12 @@ def test_fields_are_cleaned_bounded_and_left_out_when_empty() -> None:
     assert fields["authors"] == ["Ada", "B" * 200]
     assert len(fields["keywords"]) == 100
     assert set(fields) == {"title", "authors", "keywords"}
+
+
+def test_titles_that_programs_made_up_are_left_out() -> None:
+    given = ["Microsoft Word - report.doc", "Untitled", "PowerPoint Presentation", "Titles of mills"]
+    titles = [DocumentMetadata(title=title).to_json().get("title") for title in given]
+    assert titles == ["report.doc", None, None, "Titles of mills"]
 
 
 def test_front_matter_of_yaml_and_toml() -> None:

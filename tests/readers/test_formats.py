@@ -126,14 +126,22 @@ async def test_a_mail_of_html_alone_yields_its_text(read_sample: ReadSample) -> 
     assert "# Head\n\nText **bold**" in reading.text
 
 
-async def test_a_mailbox_yields_each_message(read_sample: ReadSample) -> None:
+async def test_a_mailbox_yields_each_message_as_a_document(read_sample: ReadSample) -> None:
     box = b"".join(
         b"From a@example.com Mon Jun 01 10:00:00 2026\n" + samples.mail(text).as_bytes() + b"\n"
-        for text in ("one", "two")
+        for text in ("one", "two\n>From here on")
     )
     reading = await read_sample(box, "a.mbox")
     assert reading.report.pages_total == 2
-    assert reading.text.index("one") < reading.text.index("two")
+    assert (
+        reading.text.splitlines()
+        == ["- Größe der 知识库 (a@example.com · Mon, 01 Jun 2026 10:00:00 +0000)"] * 2
+    )
+    assert list(reading.files) == ["00001 Größe der 知识库.eml", "00002 Größe der 知识库.eml"]
+    second = await read_sample(reading.files["00002 Größe der 知识库.eml"], "a.eml")
+    assert "two\nFrom here on" in second.text
+    inline = await read_sample(box, "a.mbox", depth=0)
+    assert inline.text.index("one") < inline.text.index("two")
 
 
 async def test_an_outlook_message_yields_its_text_and_attachments(read_sample: ReadSample) -> None:

@@ -1,5 +1,6 @@
 """An item of a base: a container (directory, sitemap, connector) or a leaf (file, url, note, record)."""
 
+import json
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -79,10 +80,13 @@ def displayable(title: str) -> str:
 
 def index_title(title: str, document: Mapping[str, Any]) -> str:
     """What keyword search indexes with every chunk of an item: its title, and the title, authors and keywords that the
-    document declares. The column of this name has the same words."""
+    document declares, the lists cut as the column of this name does."""
     own = str(document.get("title", ""))
     added = [own] if own.lower() not in title.lower() else []
-    return " ".join([title, *added, *document.get("authors", ()), *document.get("keywords", ())])
+    for name, limit in (("authors", 100), ("keywords", 200)):
+        if document.get(name):
+            added.append(json.dumps(document[name], ensure_ascii=False)[:limit])
+    return " ".join([title, *added])
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from gristmill.embedding.language_codes import LANGUAGES
 from gristmill.ingest.chunk import TextChunk
 from gristmill.ingest.task import EndOfContent, ReadTotals, ReadWindow
 from gristmill.readers import TextPart
+from gristmill.readers.document_metadata import language_code
 from gristmill.search.languages import certain_language
 
 _SAMPLE_CHARACTERS = 800
@@ -29,6 +30,11 @@ def text_language(text: str) -> str | None:
     """The code of the language that `text` is in, if its script or its words say so."""
     language = certain_language(text) if text else None
     return None if language is None else _CODES.get(language)
+
+
+def language_code_of(language: str) -> str:
+    """The code of a language that is given by its name or code."""
+    return _CODES.get(language.strip().lower()) or language_code(language)
 
 
 class Findings:

@@ -42,6 +42,8 @@ from gristmill.ingest.task import (
     VersionContent,
     base_of,
 )
+from gristmill.ingest.transcribe import TranscriptReader
+from gristmill.ingest.transcriber import Transcriber
 from gristmill.ingest.write import WriteStage
 from gristmill.jobs import Activity, Done, Job, NewJob, Outcome, QueueLimits, Snooze
 from gristmill.operations.source_factory import SourceFactory
@@ -72,6 +74,7 @@ class Pipeline:
         stages: Stages | None = None,
         large_document: int = LARGE_DOCUMENT,
         indexes: EngineIndexes = NO_ENGINE,
+        transcriber: Transcriber | None = None,
     ) -> None:
         self._large_document = large_document
         self._db, self._describer, self._processors = db, analyst, processors or {}
@@ -81,6 +84,7 @@ class Pipeline:
         self._open_jobs: Batcher[Job, OpenedJob] = Batcher(opener.open, size=JOBS_PER_OPEN)
         self.offload = self._offload = CpuOffload()
         self._read_stage = ReadStage(db, originals, readers, self._offload, self._stages.threads)
+        self._transcripts = TranscriptReader(db, transcriber, originals.scratch, self._stages.descriptions)
         self._attachments = AttachmentFiler(db, limits)
         self._embed_stages: dict[Embedder, EmbedStage] = {}
         self._write_stage = WriteStage(db, self._offload, indexes)
@@ -148,7 +152,7 @@ class Pipeline:
                 content = VersionContent(task.item.live_content, task.item.size_bytes or 0)
                 await self._finish_unchanged(task, content, *await self._load_findings(content))
                 return
-            inspected = await self._read_stage.inspect(original, task)
+            inspected = self._transcripts.choose_reader(await self._read_stage.inspect(original, task))
             inspected = self._choose_reader(task, original, inspected)
             content = VersionContent(inspected.digest, inspected.size)
             if task.is_unchanged(content.digest):
@@ -162,7 +166,10 @@ class Pipeline:
                 blob = await self._read_stage.store_page(task.base.org_id, inspected.original.data)
                 validators = {**inspected.original.metadata, "reader": inspected.reader}
                 content = replace(content, page_blob=blob, validators=validators)
-            await self._read_windows(task, content, inspected, stage)
+            if await self._transcripts.ensure_transcript(task, content, inspected):
+                await self._read_windows(task, content, inspected, stage)
+            else:
+                task.completion.finish()
         finally:
             _remove_temporary(original)
 

@@ -3,6 +3,8 @@
     its documents   each dead job that the embedder's change ended is retried, one transaction each
     the base        one transaction: lock it, look again, failed → ready, with its event
 
+Documents that ended for want of another setting are retried the same way: sound and video, once something transcribes them.
+
 A process reads its settings when it starts, so it looks then; and the server looks when an embedder was stored. Killed before the base is ready: the next start finds it and the
 rest of its documents. Where workers run with different settings, one that has the wrong ones fails the base again.
 """
@@ -60,13 +62,18 @@ async def _restore(db: Database, base: Base) -> bool:
 
 async def retry_documents(db: Database, base: Base) -> int:
     """Retry the documents of a base whose jobs ended because its embedder had changed; how many."""
+    return await retry_by_cause(db, CAUSE, base.lane)
+
+
+async def retry_by_cause(db: Database, code: str, lane: str | None = None) -> int:
+    """Retry the dead jobs that ended with this error, of a base or of all, because its cause is gone; how many."""
     retried = 0
     before: JobId | None = None
     while True:
         async with db.connection() as tx:
-            dead = await jobs.find_jobs(tx, limit=_BATCH_SIZE, before=before, state="dead", lane=base.lane)
+            dead = await jobs.find_jobs(tx, limit=_BATCH_SIZE, before=before, state="dead", lane=lane)
         for job in dead:
-            if job.errors and job.errors[-1].get("code") == CAUSE:
+            if job.errors and job.errors[-1].get("code") == code:
                 try:
                     await retry(db, job.id)
                     retried += 1

@@ -23,21 +23,21 @@ _KIND_BY_MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x1f\x8b", "gzip"),
     (b"BZh", "bzip2"),
     (b"\xfd7zXZ\0", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
     (b"7z\xbc\xaf\x27\x1c", "7z"),
     (b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d\xae\xb1\x53\x78\xd0\x29\x96\xd3", "onenote"),
 )
-_UNSUPPORTED: tuple[tuple[bytes, str], ...] = (
-    (b"ITSF", "a compiled help file"),
-    (b"Rar!", "a RAR archive"),
-    (b"\x7fELF", "a program"),
-    (b"MZ", "a program"),
-    (b"OggS", "sound"),
-    (b"ID3", "sound"),
-    (b"fLaC", "sound"),
-    (b"SQLite format 3", "a database"),
-    (b"\x28\xb5\x2f\xfd", "a Zstandard archive"),
-    (b"!<arch>", "a library of programs"),
-    (b"\0asm", "a program"),
+# What can't be read, by its first bytes, and what to do instead.
+_UNSUPPORTED: tuple[tuple[bytes, str, str], ...] = (
+    (b"ITSF", "a compiled help file (chm)", "Decompile it, and add the pages."),
+    (b"Rar!", "a RAR archive", "Unpack it, and add the files or a zip archive of them."),
+    (b"AT&TFORM", "a DjVu document", "Convert it to PDF."),
+    (b"!BDN", "an Outlook data file (pst)", "Export its folders as mbox or eml."),
+    (b"\x7fELF", "a program", ""),
+    (b"MZ", "a program", ""),
+    (b"SQLite format 3", "a database", ""),
+    (b"!<arch>", "a library of programs", ""),
+    (b"\0asm", "a program", ""),
 )
 # A member with this name identifies the zip archive.
 _KIND_BY_ZIP_MEMBER = (
@@ -46,6 +46,13 @@ _KIND_BY_ZIP_MEMBER = (
     ("xl/workbook.xml", "xlsx"),
     ("xl/workbook.bin", "xlsb"),
     ("ppt/presentation.xml", "pptx"),
+    ("visio/document.xml", "vsdx"),
+    ("FixedDocumentSequence.fdseq", "xps"),
+    ("FixedDocSeq.fdseq", "xps"),
+    ("Index/Document.iwa", "iwork"),
+    ("Index.zip", "iwork"),
+    ("index.apxl", "iwork"),
+    ("index.apxl.gz", "iwork"),
 )
 _KIND_BY_MIMETYPE = {
     "application/vnd.oasis.opendocument.text": "odt",
@@ -71,6 +78,10 @@ _KIND_BY_ZIP_SUFFIX = {
     "ods": "ods",
     "odp": "odp",
     "epub": "epub",
+    "vsdx": "vsdx",
+    "vsdm": "vsdx",
+    "xps": "xps",
+    "oxps": "xps",
 }
 _KIND_BY_OLE_STREAM = (
     ("EncryptedPackage", "encrypted"),
@@ -114,9 +125,10 @@ def _binary_kind(head: bytes, path: Path, name: str) -> str | None:
         return "tar"
     if b"%PDF-" in head[:1024]:
         return "pdf"
-    for magic, description in _UNSUPPORTED:
+    for magic, description, advice in _UNSUPPORTED:
         if head.startswith(magic):
-            raise DocumentRefused(f"It is {description}, which can't be read.", code="unsupported_type")
+            message = f"It is {description}, which can't be read. {advice}".rstrip()
+            raise DocumentRefused(message, code="unsupported_type")
     # The last volume of a split archive begins in the middle of an entry.
     is_last_volume = suffix == "zip" and not looks_like_text(head) and zipfile.is_zipfile(path)
     return "zip" if is_last_volume else None
@@ -153,6 +165,12 @@ def _zip_kind(path: Path, suffix: str) -> str:
             return kind
     if "[Content_Types].xml" in names and suffix in _KIND_BY_ZIP_SUFFIX:
         return _KIND_BY_ZIP_SUFFIX[suffix]
+    if suffix in ("pages", "numbers", "key") and names & {
+        "index.xml",
+        "index.xml.gz",
+        "QuickLook/Preview.pdf",
+    }:
+        return "iwork"
     if "content.xml" in names and "META-INF/manifest.xml" in names and suffix in ("odt", "ods", "odp"):
         return suffix
     return "zip"

@@ -4,7 +4,8 @@ A reader reports it with `Sink.describe`, before the first text, because the tit
 
     sink.describe(DocumentMetadata(title=…, authors=split_names(…), created=iso_date(…), language=…, keywords=…))
 
-Dublin Core in a file of its own (Office, OpenDocument, EPUB) is read by `xml_metadata.py`. A reader may report in several calls: the first value of each field counts. Whatever a library returns can be passed on: texts are
+The metadata of zip packages (Office, OpenDocument, EPUB) is reported by `package.check`, that of binary Office by
+`binary_office.check`. A reader may report in several calls: the first value of each field counts. Whatever a library returns can be passed on: texts are
 cleaned and bounded here, dates in any usual format become ISO 8601, and a language becomes its code of two or three letters.
 A field without a usable value is left out. A language that no document declares is detected from its text when it is indexed.
 
@@ -22,6 +23,9 @@ from typing import Any
 _MAX_TITLE, _MAX_SUBJECT, _MAX_NAME, _MAX_KEYWORD = 500, 2_000, 200, 100  # characters
 _MAX_NAMES, _MAX_KEYWORDS = 50, 100
 _YEARS = range(1000, 2200)
+_ZERO_TIMES = frozenset(
+    datetime(year, 1, 1) for year in (1601, 1904, 1970, 1980)
+)  # of programs that know no time
 _INVISIBLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff\ud800-\udfff]+"
 )
@@ -32,6 +36,10 @@ _ISO_DATE = re.compile(
 )
 _PDF_DATE = re.compile(
     r"(?:D:)?(\d{4})(\d{2})?(\d{2})?(?:(\d{2})(\d{2})?(\d{2})?)?(?:(Z|[+-])(\d{2})?'?(\d{2})?'?)?"
+)
+_PROGRAM = re.compile(r"^(?:Microsoft (?:Office )?(?:Word|Excel|PowerPoint)|Slide \d+|Untitled) - ")
+_NO_TITLES = frozenset(
+    ("untitled", "untitled document", "powerpoint presentation", "slide 1", "title", "document", "null")
 )
 _SEPARATORS = re.compile(r"\s*[;,、，；\n]\s*")
 _NAME_SEPARATORS = re.compile(r"\s*[;\n；、]\s*")
@@ -53,7 +61,7 @@ class DocumentMetadata:
     def to_json(self) -> dict[str, Any]:
         """The fields that have a usable value, as they are stored."""
         fields = {
-            "title": clean_line(self.title, _MAX_TITLE),
+            "title": _clean_title(self.title),
             "authors": _clean_list(self.authors, _MAX_NAME, _MAX_NAMES),
             "recipients": _clean_list(self.recipients, _MAX_NAME, _MAX_NAMES),
             "created": iso_date(self.created),
@@ -63,6 +71,12 @@ class DocumentMetadata:
             "subject": clean_line(self.subject, _MAX_SUBJECT),
         }
         return {name: value for name, value in fields.items() if value}
+
+
+def _clean_title(title: str | None) -> str:
+    """A title without what programs put there by themselves."""
+    cleaned = _PROGRAM.sub("", clean_line(title, _MAX_TITLE))
+    return "" if cleaned.lower() in _NO_TITLES else cleaned
 
 
 def clean_line(text: str | None, limit: int = _MAX_TITLE) -> str:
@@ -135,7 +149,7 @@ def _zone(text: str | None) -> timezone | None:
 
 
 def _format_time(moment: datetime) -> str:
-    if moment.year not in _YEARS:
+    if moment.year not in _YEARS or moment.replace(tzinfo=None) in _ZERO_TIMES:
         return ""
     if moment.tzinfo is None:
         return moment.replace(microsecond=0).isoformat()

@@ -1,4 +1,4 @@
-"""Plain text: markdown, code, tables, subtitles and everything else that an editor shows.
+"""Plain text: markdown, code, tables and everything else that an editor shows.
 
     UTF-8               streamed in a thread of this process (`file_texts`): decoding it is safe, and a child would cost time
     any other encoding  in the child process (`read_any_encoding`), which has to guess the encoding
@@ -21,8 +21,6 @@ from gristmill.readers.text_format import HEAD_BYTES, FileFormat, plain_format
 _BLOCK_BYTES = 256 * 1024
 _LONG_FENCE = "```````"
 _BACKTICKS = re.compile(r"`{3,}")
-_SUBTITLE_TIMING = re.compile(r"^(?:\d+\s*|(?:\d+:)?\d+:\d+[.,]\d+\s+-->.*|WEBVTT.*|NOTE(?:\s.*)?)$")
-_SUBTITLE_TAG = re.compile(r"</?[a-zA-Z][^<>\n]*>|<\d[\d:.]*>")
 
 
 @dataclass(frozen=True)
@@ -105,9 +103,5 @@ def to_markdown(texts: Iterable[str], file_format: FileFormat, fence: str = "```
         yield fence + "\n" if last.endswith("\n") else f"\n{fence}\n"
     elif file_format.kind == "csv":
         yield from markdown_tables.csv_to_markdown(texts)
-    elif file_format.kind == "subtitles":
-        for line in markdown_tables.split_lines(texts):
-            if not _SUBTITLE_TIMING.match(line.strip()):
-                yield _SUBTITLE_TAG.sub("", line)
     else:
         yield from texts

@@ -70,6 +70,7 @@ class ReadReport:
         unsafe_entries:2    entries of an archive whose names or types are not accepted
         too_deep            files inside were left out: they are nested deeper than allowed
         encoding_guessed    the encoding is a guess
+        mails_in_text:120   messages of a mailbox that are part of its text, because it has too many
         partial_text        only the plain text runs of this format can be read
     """
 

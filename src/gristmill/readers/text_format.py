@@ -3,9 +3,8 @@
 text, markdown           stays as it is
 code, JSON, YAML         goes into a code fence that names its language
 csv, tsv                 becomes a table
-subtitles                keeps what is spoken, without the timings
 html, xml, ipynb, rtf,   have a reader of their own
-eml, mbox
+eml, mbox, subtitles
 """
 
 import re
@@ -112,6 +111,7 @@ _KIND_BY_MEDIA_TYPE = {"text/markdown": "markdown", "text/csv": "csv", "text/tab
     "text/xml": "xml",
     "text/vtt": "subtitles",
 }
+_XML_SUFFIXES = frozenset(("xml", "svg", "rss", "atom", "opml", "docbook", "dbk", "jats", "nxml"))
 _MAIL_SUFFIXES = frozenset(("eml", "mht", "mhtml"))
 _HEADER_LINE = re.compile(rb"[!-9;-~]+:[ \t]")
 _MAIL_HEADER = re.compile(
@@ -119,9 +119,10 @@ _MAIL_HEADER = re.compile(
 )
 _TRANSPORT_HEADERS = frozenset((b"mime-version", b"message-id", b"received", b"return-path"))
 _HTML_START = re.compile(rb"<(!doctype\s+html|html|head|body)[\s>]", re.I)
+_HTML_ROOT = re.compile(rb"<(!doctype\s+html|html)[\s>]", re.I)
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 HEAD_BYTES = 64 * 1024  # of a file that callers pass as `head`
-PLAIN_KINDS = frozenset(("text", "markdown", "code", "csv", "subtitles"))
+PLAIN_KINDS = frozenset(("text", "markdown", "code", "csv"))
 
 _WIDE_SAMPLE_BYTES = 16 * 1024
 _COMMON_CHARACTERS = re.compile(
@@ -168,9 +169,12 @@ def detect_format(head: bytes, name: str, media_type: str | None) -> FileFormat:
         return FileFormat("markdown")
     if suffix in ("csv", "tsv", "tab"):
         return FileFormat("csv")
+    is_xml = start.startswith(b"<?xml") or (suffix in _XML_SUFFIXES and start.startswith(b"<"))
+    if is_xml and not _HTML_ROOT.search(start[:2048]):  # elements like body are in other vocabularies too
+        return FileFormat("xml")
     if suffix in ("html", "htm", "xhtml") or _HTML_START.search(start[:2048]):
         return FileFormat("html" if b"<" in head else "text")
-    if start.startswith(b"<?xml") or (suffix in ("xml", "svg", "rss", "atom") and start.startswith(b"<")):
+    if is_xml:
         return FileFormat("xml")
     if suffix in ("txt", "text", "log", "rst", "adoc", "org"):
         return FileFormat("text")

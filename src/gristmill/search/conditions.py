@@ -39,7 +39,17 @@ Operator = Literal[
 ]
 Scalar = str | int | float | bool
 DOCUMENT = "document"  # the key below which the fields of the document are
-DOCUMENT_FIELDS = ("title", "authors", "recipients", "created", "modified", "language", "keywords", "subject")
+DOCUMENT_FIELDS = (
+    "title",
+    "authors",
+    "recipients",
+    "created",
+    "modified",
+    "language",
+    "keywords",
+    "subject",
+    "duration",
+)
 _SIGNS = {"eq": "==", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _NEVER, _ALWAYS = "(1 == 0)", "(1 == 1)"
 _NOT_EMPTY = '@.type() != "null" && !(@.type() == "string" && @ == "")'

@@ -295,6 +295,30 @@ class Settings(BaseSettings):
     )
     vision_model: str | None = Field(default=None, description="Model name sent to the vision API.")
     vision_api_key: SecretStr | None = Field(default=None, description="API key of the vision API.")
+    transcription_url: str | None = Field(
+        default=None,
+        description="OpenAI-compatible API that transcribes sound and video, e.g. `http://localhost:8000/v1`.",
+    )
+    transcription_model: str | None = Field(
+        default=None, description="Model name sent to the transcription API."
+    )
+    transcription_api_key: SecretStr | None = Field(
+        default=None, description="API key of the transcription API."
+    )
+    transcription_timeout: Duration = Field(
+        default=timedelta(minutes=10), description="How long the transcription of a file may take."
+    )
+    transcription_max_mb: int = Field(
+        default=25,
+        ge=1,
+        le=102_400,
+        description="Size of the largest file that is sent to be transcribed, in MiB.",
+    )
+    transcription_price: float | None = Field(
+        default=None,
+        ge=0,
+        description="Price of a transcribed minute, in any currency; the log says what each transcript cost.",
+    )
     processors: dict[str, ProcessorSettings] = Field(
         default_factory=dict,
         description="File processors, keyed by the name that bases refer to; `local` is the built-in one.",

@@ -93,7 +93,7 @@ create table item (
         document || case jsonb_typeof(metadata -> 'document') when 'object' then metadata -> 'document' else '{}' end) end) stored,
     index_title     text not null generated always as (title
         || case when strpos(lower(title), lower(document ->> 'title')) = 0 then ' ' || (document ->> 'title') else '' end
-        || coalesce(' ' || (document ->> 'authors'), '') || coalesce(' ' || (document ->> 'keywords'), '')) stored,
+        || coalesce(' ' || left(document ->> 'authors', 100), '') || coalesce(' ' || left(document ->> 'keywords', 200), '')) stored,
     chunking        jsonb not null default '{}', -- what differs from the base's
     file_id         uuid,                       -- the file that it was made from; null: a file of its own, with its id
     created_at      timestamptz not null default clock_now(),

@@ -116,10 +116,11 @@ create table item (
     -- What searches filter by: the metadata, with the document's fields below "document"; those that people set there win.
     filterable      jsonb not null generated always as (case when document = '{}' then metadata else jsonb_set(metadata, '{document}',
         document || case jsonb_typeof(metadata -> 'document') when 'object' then metadata -> 'document' else '{}' end) end) stored,
-    -- What keyword search indexes with every chunk; `catalog.index_title` returns the same words.
+    -- What keyword search indexes with every chunk; `catalog.index_title` returns the same. Long lists are cut: they would
+    -- make every chunk longer, and so rank lower.
     index_title     text not null generated always as (title
         || case when strpos(lower(title), lower(document ->> 'title')) = 0 then ' ' || (document ->> 'title') else '' end
-        || coalesce(' ' || (document ->> 'authors'), '') || coalesce(' ' || (document ->> 'keywords'), '')) stored,
+        || coalesce(' ' || left(document ->> 'authors', 100), '') || coalesce(' ' || left(document ->> 'keywords', 200), '')) stored,
     chunking        jsonb not null default '{}', -- what differs from the base's
     file_id         uuid,                       -- the file that it was made from; null: a file of its own, with its id
     created_at      timestamptz not null default clock_now(),

@@ -7,6 +7,7 @@ from gristmill.readers.formats import (
     archive,
     binary_office,
     image,
+    iwork,
     mail,
     markup,
     notebook,
@@ -16,6 +17,9 @@ from gristmill.readers.formats import (
     outlook,
     pdf,
     pptx,
+    subtitles,
+    visio,
+    xps,
 )
 from gristmill.readers.sink import Sink
 
@@ -23,8 +27,8 @@ from gristmill.readers.sink import Sink
 READERS: dict[str, Callable[[Sink], None]] = {
     **dict.fromkeys(("docx", "xlsx", "xlsb", "doc", "xls", "ppt", "rtf", "epub"), office.read),
     **dict.fromkeys(("odt", "ods", "odp"), opendocument.read),
-    **dict.fromkeys(("text", "markdown", "code", "csv", "subtitles"), plain_text.read_any_encoding),
-    **dict.fromkeys(("gzip", "bzip2", "xz"), archive.read_compressed),
+    **dict.fromkeys(("text", "markdown", "code", "csv"), plain_text.read_any_encoding),
+    **dict.fromkeys(("gzip", "bzip2", "xz", "zstd"), archive.read_compressed),
     "pdf": pdf.read,
     "pptx": pptx.read,
     "msg": outlook.read,
@@ -33,6 +37,10 @@ READERS: dict[str, Callable[[Sink], None]] = {
     "html": markup.read_html,
     "xml": markup.read_xml,
     "ipynb": notebook.read,
+    "subtitles": subtitles.read,
+    "iwork": iwork.read,
+    "vsdx": visio.read,
+    "xps": xps.read,
     "image": image.read,
     "onenote": onenote.read,
     "zip": archive.read_zip,

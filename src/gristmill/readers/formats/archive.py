@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gristmill.readers.formats import office
+from gristmill.readers.libraries import zstandard
 from gristmill.readers.sink import (
     DocumentRefused,
     Sink,
@@ -134,7 +135,7 @@ def _member_blocks(sink: Sink, first_block: bytes, file: IO[bytes]) -> Iterator[
     yield first_block
     try:
         yield from file_blocks(file)  # pyright: ignore[reportArgumentType]  -- it needs `read` only
-    except _ARCHIVE_ERRORS:
+    except (*_ARCHIVE_ERRORS, zstandard.ZstdError):
         sink.warn("damaged")
 
 
@@ -171,11 +172,13 @@ def _scan_local_headers(sink: Sink) -> Iterator[tuple[str, Iterable[bytes], int]
         position = data.find(b"PK\x03\x04", max(end, position + 4))
 
 
-def read_tar(sink: Sink) -> None:
-    """Read a tar archive, compressed or not."""
+def read_tar(sink: Sink, decompressed: IO[bytes] | None = None) -> None:
+    """Read a tar archive, compressed or not; what `tarfile` can't decompress is passed on `decompressed`."""
     entries = ArchiveEntries(sink)
     try:
-        with tarfile.open(sink.task.path, "r|*") as archive:
+        with tarfile.open(
+            None if decompressed else sink.task.path, "r|" if decompressed else "r|*", fileobj=decompressed
+        ) as archive:
             for member in archive:
                 if member.isfile() and member.size > sink.task.attachment_bytes:  # it may be sparse
                     refuse_bomb(f"{member.name[:100]} claims to have {member.size:,} bytes")
@@ -184,12 +187,21 @@ def read_tar(sink: Sink) -> None:
                 elif not member.isdir():
                     entries.unsafe_count += 1
                 sink.report_progress()
-    except (tarfile.TarError, *_ARCHIVE_ERRORS):
+    except (tarfile.TarError, *_ARCHIVE_ERRORS, zstandard.ZstdError):
         sink.warn("damaged")
     entries.finish()
 
 
-_OPENERS: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
+def _open_zstandard(path: Path, mode: str) -> IO[bytes]:
+    return zstandard.open(path, mode)
+
+
+_OPENERS: dict[str, Any] = {
+    "gzip": gzip.open,
+    "bzip2": bz2.open,
+    "xz": lzma.open,
+    "zstd": _open_zstandard,
+}
 
 
 def read_compressed(sink: Sink) -> None:
@@ -199,8 +211,12 @@ def read_compressed(sink: Sink) -> None:
         with opener(sink.task.path, "rb") as file:
             first_block: bytes = file.read(1024)
             if first_block[257:262] == b"ustar":
+                if sink.report.kind == "zstd":
+                    with opener(sink.task.path, "rb") as start:
+                        read_tar(sink, start)
+                else:
+                    read_tar(sink)
                 sink.report.kind = "tar"
-                read_tar(sink)
                 return
             entries = ArchiveEntries(sink)
             entries.add(
@@ -208,14 +224,14 @@ def read_compressed(sink: Sink) -> None:
                 _member_blocks(sink, first_block, file),
                 sink.task.path.stat().st_size,
             )
-    except _ARCHIVE_ERRORS as error:
+    except (*_ARCHIVE_ERRORS, zstandard.ZstdError) as error:
         raise DocumentRefused(f"It can't be decompressed: {error}"[:300], code="corrupt") from None
     entries.finish()
 
 
 def _name_without_suffix(sink: Sink) -> str:
     name = sink.task.name
-    for suffix in (".gz", ".bz2", ".xz", ".lzma"):
+    for suffix in (".gz", ".bz2", ".xz", ".lzma", ".zst", ".zstd"):
         if name.lower().endswith(suffix):
             return name[: -len(suffix)] or "content"
     return name + ".content"

@@ -8,8 +8,10 @@ import io
 import struct
 import zlib
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
+from gristmill.readers.document_metadata import DocumentMetadata, split_keywords, split_names
 from gristmill.readers.formats import compound, media
 from gristmill.readers.libraries import olefile
 from gristmill.readers.sink import DocumentRefused, Sink, refuse_encrypted
@@ -32,6 +34,7 @@ def check(sink: Sink) -> None:
         with olefile.OleFileIO(str(sink.task.path), raise_defects=olefile.DEFECT_FATAL) as ole:
             if ole.parsing_issues:
                 sink.warn("damaged")
+            sink.describe(_metadata(ole))
             for entry in ole.listdir(streams=True, storages=False):
                 _check_stream(sink, ole, entry)
             if kind == "doc":
@@ -44,6 +47,30 @@ def check(sink: Sink) -> None:
         raise
     except Exception as error:
         raise DocumentRefused(f"The file is damaged: {error}"[:300], code="corrupt") from error
+
+
+def _metadata(ole: Any) -> DocumentMetadata:
+    """What the document says of itself, in the code page that it names."""
+    try:
+        summary = ole.get_metadata()
+        page = int(summary.codepage or 1252) & 0xFFFF
+        encoding = {65001: "utf-8", 1200: "utf-16-le", 10000: "mac-roman"}.get(page, f"cp{page}")
+
+        def text(value: Any) -> str:
+            return value.decode(encoding, "replace").strip("\0") if isinstance(value, bytes) else ""
+
+        return DocumentMetadata(
+            title=text(summary.title),
+            authors=split_names(text(summary.author)),
+            created=summary.create_time if isinstance(summary.create_time, datetime) else None,
+            modified=summary.last_saved_time if isinstance(summary.last_saved_time, datetime) else None,
+            keywords=split_keywords(text(summary.keywords)),
+            subject=text(summary.subject) or text(summary.comments),
+        )
+    except (MemoryError, DocumentRefused):
+        raise
+    except Exception:  # made-up properties cost the metadata, not the document
+        return DocumentMetadata()
 
 
 def _check_stream(sink: Sink, ole: Any, entry: list[str]) -> None:

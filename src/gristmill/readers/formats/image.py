@@ -15,7 +15,7 @@ def read(sink: Sink) -> None:
     """Read an image file; if it has several pages, like a fax, page by page."""
     data = sink.task.path.read_bytes()
     frames = _frame_count(data)
-    sink.describe(_metadata(data))
+    sink.describe(image_metadata(data))
     sink.report.pages_total, sink.report.pages_read = frames, 0
     if not sink.task.ocr:
         raise DocumentRefused("It is an image, and OCR is turned off.", code="no_text")
@@ -31,7 +31,7 @@ def read(sink: Sink) -> None:
             sink.add_text(text + "\n\n", frame + 1)
 
 
-def _metadata(data: bytes) -> DocumentMetadata:
+def image_metadata(data: bytes) -> DocumentMetadata:
     """What a camera or an image program noted: when, by whom, and of what."""
     try:
         with images.open(io.BytesIO(data)) as image:

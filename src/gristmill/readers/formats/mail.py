@@ -1,4 +1,6 @@
-"""Mail: one message (eml, mht) or many (mbox). Headers and text become content, attachments are handed over.
+"""Mail: one message (eml, mht) or many (mbox). Headers and text become content, attachments are handed over. A mailbox is read
+message by message: each becomes a document of its own, and the content is the list of them; of a very large mailbox, the
+messages past the first 5,000 are read into the content.
 
 The text is the plain alternative where there is one, else the HTML. A broken header or encoding loses nothing but
 itself.
@@ -20,6 +22,9 @@ from gristmill.readers.formats import markup, media
 from gristmill.readers.sink import DocumentRefused, Sink
 
 _SHOWN_HEADERS = ("Subject", "From", "To", "Cc", "Date")
+_MAX_MAILS = (
+    5_000  # of a mailbox that become documents: their attachments need room below the limit of 10,000 too
+)
 _MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 _MBOX_SEPARATOR = re.compile(rb"^From \S+.*\d{4}", re.M)
 
@@ -36,14 +41,20 @@ def read(sink: Sink) -> None:
 
 def read_mbox(sink: Sink) -> None:
     """Read a mailbox, message by message."""
+    number = 0
     for number, data in enumerate(_messages(sink), 1):
-        if number > 1:
-            sink.add_text("\n---\n\n", number)
         message = _parse(data)
-        subject = _header(message, "Subject")
-        sink.add_text(f"## {subject or f'Message {number}'}\n\n", number)
-        _add_message(sink, message, number)
-        sink.report.pages_total = sink.report.pages_read = number
+        subject = _header(message, "Subject") or f"Message {number}"
+        if number <= _MAX_MAILS and sink.task.depth > 0:
+            facts = " · ".join(filter(None, (_header(message, "From"), _header(message, "Date"))))
+            sink.add_text(f"- {subject}" + (f" ({facts})" if facts else "") + "\n", number)
+            sink.add_attachment(f"{number:05} {subject.replace('/', '-')[:100]}.eml", data, "message/rfc822")
+        else:
+            sink.add_text(f"\n---\n\n## {subject}\n\n", number)
+            _add_message(sink, message, number)
+    sink.report.pages_total = sink.report.pages_read = number
+    if number > _MAX_MAILS:
+        sink.warn(f"mails_in_text:{number - _MAX_MAILS}")
 
 
 def _metadata(message: Message) -> DocumentMetadata:

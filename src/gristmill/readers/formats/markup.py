@@ -1,4 +1,5 @@
-"""HTML and XML files. HTML becomes markdown as a whole, XML the texts of its elements.
+"""HTML and XML files. HTML becomes markdown as a whole, XML the texts of its elements; DocBook, JATS and OPML keep their structure
+(`structured_xml.py`).
 
 expat stops entity expansion attacks; references to outside are refused, never fetched. A file that breaks off in the
 middle gives what came before.
@@ -8,9 +9,10 @@ import html
 import re
 import xml.parsers.expat
 from typing import Any
+from xml.etree import ElementTree
 
 from gristmill.readers import plain_text, text_encoding
-from gristmill.readers.formats import office
+from gristmill.readers.formats import office, structured_xml
 from gristmill.readers.html_metadata import HTML_HEAD_BYTES, html_metadata
 from gristmill.readers.sink import DocumentRefused, Sink, refuse_bomb
 from gristmill.readers.text_format import FileFormat
@@ -94,7 +96,7 @@ def read_xml(sink: Sink) -> None:
     if re.match(r"\s*(<!DOCTYPE\s+html|<html)\b", text[:2000], re.I):
         read_html(sink)
         return
-    extractor = _XmlTextExtractor(sink)
+    extractor = _XmlTreeBuilder(sink) if structured_xml.is_known_root(text) else _XmlTextExtractor(sink)
     try:
         encoded = text.encode("utf-8", "replace")
         for start in range(0, len(encoded), _BLOCK_BYTES):
@@ -110,21 +112,76 @@ def read_xml(sink: Sink) -> None:
             sink.add_text(piece)
 
 
-class _XmlTextExtractor:
-    """Collects the text of the elements in order; an element between words stays on its line, any other begins one."""
+class _XmlReader:
+    """A parser that refuses references to other files, and whose handlers are the methods of a subclass."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._texts: list[str] = []
         self._size = 0
-        self._has_own_text = [False]  # for each open element, whether it has text of its own
         self.parser = parser = xml.parsers.expat.ParserCreate("utf-8")
         parser.buffer_text = True
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._data
-        parser.StartDoctypeDeclHandler = self._doctype
-        parser.EntityDeclHandler = self._entity
+        parser.StartDoctypeDeclHandler = _refuse_local_doctype
+        parser.EntityDeclHandler = _refuse_outside_entity
+
+    def flush(self) -> None:
+        """Send the text collected so far."""
+        raise NotImplementedError
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        raise NotImplementedError
+
+    def _end(self, name: str) -> None:
+        raise NotImplementedError
+
+    def _data(self, text: str) -> None:
+        raise NotImplementedError
+
+    def _count(self, characters: int) -> None:
+        self._size += characters
+        if self._size > self._sink.task.max_characters:
+            refuse_bomb("its text has no end")
+
+
+class _XmlTreeBuilder(_XmlReader):
+    """Builds the tree of a document whose structure is known; names lose their prefixes."""
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__(sink)
+        self._builder = ElementTree.TreeBuilder()
+        self._open: list[str] = []
+
+    def flush(self) -> None:
+        """Read the tree; elements that the file leaves open end here."""
+        while self._open:
+            self._builder.end(self._open.pop())
+        structured_xml.read(self._sink, self._builder.close())
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if len(self._open) > structured_xml.MAX_DEPTH:
+            refuse_bomb("its elements are nested without end")
+        local = name.rpartition(":")[2]
+        self._open.append(local)
+        self._count(sum(map(len, attributes.values())))
+        self._builder.start(local, {key.rpartition(":")[2]: value for key, value in attributes.items()})
+
+    def _end(self, name: str) -> None:
+        self._builder.end(self._open.pop())
+
+    def _data(self, text: str) -> None:
+        self._count(len(text))
+        self._builder.data(text)
+
+
+class _XmlTextExtractor(_XmlReader):
+    """Collects the text of the elements in order; an element between words stays on its line, any other begins one."""
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__(sink)
+        self._texts: list[str] = []
+        self._has_own_text = [False]  # for each open element, whether it has text of its own
 
     def flush(self) -> None:
         """Send the text collected so far."""
@@ -162,28 +219,27 @@ class _XmlTextExtractor:
 
     def _append(self, text: str) -> None:
         self._texts.append(text)
-        self._size += len(text)
-        if self._size > self._sink.task.max_characters:
-            refuse_bomb("its text has no end")
+        self._count(len(text))
 
-    def _doctype(self, _name: str, system: str | None, _public: str | None, _internal: int) -> None:
-        if system and re.match(r"\s*(file:|[/\\])", system, re.I):
-            raise DocumentRefused(f"It refers to a file on this machine: {system[:100]}", code="unsafe_xml")
 
-    def _entity(
-        self,
-        name: str,
-        _parameter: int,
-        _value: str | None,
-        _base: str | None,
-        system: str | None,
-        _public: str | None,
-        notation: str | None,
-    ) -> None:
-        if system and not notation and _EXTERNAL_REFERENCE.match(system):
-            raise DocumentRefused(
-                f"Its entity {name[:50]} refers to another file or host: {system[:100]}", code="unsafe_xml"
-            )
+def _refuse_local_doctype(_name: str, system: str | None, _public: str | None, _internal: int) -> None:
+    if system and re.match(r"\s*(file:|[/\\])", system, re.I):
+        raise DocumentRefused(f"It refers to a file on this machine: {system[:100]}", code="unsafe_xml")
+
+
+def _refuse_outside_entity(
+    name: str,
+    _parameter: int,
+    _value: str | None,
+    _base: str | None,
+    system: str | None,
+    _public: str | None,
+    notation: str | None,
+) -> None:
+    if system and not notation and _EXTERNAL_REFERENCE.match(system):
+        raise DocumentRefused(
+            f"Its entity {name[:50]} refers to another file or host: {system[:100]}", code="unsafe_xml"
+        )
 
 
 def _decode(data: bytes, declaration: re.Pattern[bytes], sink: Sink) -> str:

@@ -9,11 +9,9 @@ import zipfile
 from itertools import pairwise
 from typing import Any
 
-from gristmill.readers.document_metadata import DocumentMetadata
 from gristmill.readers.formats import binary_office, package, rtf
 from gristmill.readers.libraries import kreuzberg
 from gristmill.readers.sink import DocumentRefused, Sink, refuse_encrypted
-from gristmill.readers.xml_metadata import xml_metadata
 
 _MEDIA_TYPES = {
     "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
@@ -50,8 +48,6 @@ def read(sink: Sink) -> None:
         package.check_shared_strings(sink)
     if kind in _COMPOUND:
         binary_office.check(sink)
-    if kind == "epub":
-        sink.describe(_book_metadata(sink))
     result = extract(sink, kind)
     content = _remove_field_codes(str(result.content), kind)
     start = sink.characters
@@ -132,13 +128,6 @@ def _remove_field_codes(content: str, kind: str) -> str:
     if kind == "doc":
         content = _FIELD_REMNANT.sub("", _FIELD_CODE.sub("", content))
     return content
-
-
-def _book_metadata(sink: Sink) -> DocumentMetadata:
-    """What the package document of a book says."""
-    with zipfile.ZipFile(sink.task.path) as archive:
-        name = next((name for name in archive.namelist() if name.lower().endswith(".opf")), "")
-        return xml_metadata(package.read_member(sink, archive, name), keywords=("subject",))
 
 
 def _warn_if_protected(sink: Sink, kind: str) -> None:

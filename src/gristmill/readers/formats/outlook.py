@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gristmill.readers import text_encoding
+from gristmill.readers.document_metadata import DocumentMetadata, split_names
 from gristmill.readers.formats import compound, compound_writer, markup
 from gristmill.readers.libraries import olefile
 from gristmill.readers.sink import DocumentRefused, Sink
@@ -46,6 +47,15 @@ def _add_message(sink: Sink, ole: Any) -> None:
         "Cc": _text_property(ole, (), _CC),
         "Date": sent,
     }
+    recipients = f"{headers['To']}; {headers['Cc']}"
+    sink.describe(
+        DocumentMetadata(
+            title=subject,
+            authors=[sender] if sender else (),
+            recipients=split_names(recipients),
+            created=sent,
+        )
+    )
     lines = [f"**{name}:** {text}" for name, text in headers.items() if text]
     if lines:
         sink.add_text("  \n".join(lines) + "\n\n")

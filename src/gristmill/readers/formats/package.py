@@ -15,14 +15,17 @@ from array import array
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from gristmill.readers.document_metadata import DocumentMetadata
 from gristmill.readers.formats import compound, media
 from gristmill.readers.sink import DocumentRefused, Sink, refuse_bomb, refuse_encrypted
+from gristmill.readers.xml_metadata import xml_metadata
 
 _BLOCK_BYTES = 256 * 1024
 _MAX_COMPRESSION_RATIO = 200  # the first megabytes of a member may exceed it
 _RATIO_FREE_BYTES = 32 * 1024 * 1024
 _MAX_MEMBERS = 100_000
 _XML = (".xml", ".rels", ".vml", ".xhtml", ".html", ".htm", ".opf", ".ncx")
+_METADATA = ("docprops/core.xml", "meta.xml", ".opf", ".psmdcp", "coreprops.xml")
 _ENTITY = re.compile(rb"<!ENTITY|<\0!\0E\0N\0T\0I\0T\0Y\0|<!DOCTYPE[^>\[]{0,500}[\"']file:", re.I)
 _ZIP_ERRORS = (
     zipfile.BadZipFile,
@@ -38,7 +41,7 @@ _STRING_REFERENCE = re.compile(rb't="s"[^>]*>\s*(?:<f[^>]*>[^<]*</f>)?\s*<v>(\d{
 
 
 def check(sink: Sink) -> None:
-    """Refuse what is made to do harm or needs a password; warn of what is damaged."""
+    """Refuse what is made to do harm or needs a password; warn of what is damaged. Report what the document says of itself."""
     try:
         archive = zipfile.ZipFile(sink.task.path)
     except _ZIP_ERRORS as error:
@@ -54,6 +57,16 @@ def check(sink: Sink) -> None:
             refuse_bomb(f"it decompresses to {total_size:,} bytes")
         for member in members:
             _check_member(sink, archive, member)
+        sink.describe(_metadata(sink, archive))
+
+
+def _metadata(sink: Sink, archive: zipfile.ZipFile) -> DocumentMetadata:
+    """What the document says of itself; the subjects of a book are its keywords."""
+    name = next((name for name in archive.namelist() if name.lower().endswith(_METADATA)), None)
+    if name is None:
+        return DocumentMetadata()
+    data = read_member(sink, archive, name)
+    return xml_metadata(data, keywords=("subject",)) if name.lower().endswith(".opf") else xml_metadata(data)
 
 
 def _check_member(sink: Sink, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:

@@ -26,6 +26,10 @@ export const messages = {
   "Reindexing {n} items": { one: "Reindexing {n} item", other: "Reindexing {n} items" },
   "Uploading {n} files": { one: "Uploading {n} file", other: "Uploading {n} files" },
   "{n} files added": { one: "{n} file added", other: "{n} files added" },
+  "{n} of its messages are part of its own text.": {
+    one: "{n} of its messages is part of its own text.",
+    other: "{n} of its messages are part of its own text.",
+  },
   "The text of {n} pages was recognised by OCR.": {
     one: "The text of {n} page was recognised by OCR.",
     other: "The text of {n} pages was recognised by OCR.",

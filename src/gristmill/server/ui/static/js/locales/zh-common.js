@@ -131,6 +131,7 @@ export const messages = {
   "version {v}": "版本 {v}",
   Changed: "更改",
   "added {when}": "添加于 {when}",
+  "{n} of its messages are part of its own text.": "{n} 封邮件包含在其自身的文本中。",
   "Document title": "文档标题",
   Authors: "作者",
   Recipients: "收件人",

@@ -13,6 +13,7 @@ const DESCRIPTIONS = {
   embedded_left_out: (value) => t("{n} embedded documents were skipped.", { n: Number(value) }),
   damaged: () => t("The file is damaged. Only the readable part was indexed."),
   partial_text: () => t("Part of its text could not be read."),
+  mails_in_text: (value) => t("{n} of its messages are part of its own text.", { n: Number(value) }),
   encoding_guessed: () => t("Its text encoding was guessed."),
   large: (value) => t("It is very large: {n} MiB.", { n: Number(value) }),
   encrypted: () => t("It is encrypted."),
