@@ -3,7 +3,7 @@
     a base that holds none         takes any free place, also the last one
     a base that holds some         takes another while it holds less than its share of what the other bases leave free
     a free place goes to           the waiting base that holds the fewest, and of equals to the one that was served least recently
-    within a base                  urgent requests come first, then the order of arrival
+    within a base                  urgent requests come first; the other priorities take turns, each in the order of arrival
 
 With a share of 3/4, one base alone holds 24 of 32 places, the next one 6 of the other 8, and so on: whoever comes last finds a
 place. As places are returned, the bases that wait become equal. Nothing is taken away from its holder, so no one may hold a
@@ -11,11 +11,10 @@ place while waiting for something that another base could use.
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from heapq import heappop, heappush
 
 DEFAULT_SHARE = 0.75
 
@@ -48,7 +47,8 @@ class Requester:
 
 
 ANYBODY = Requester()
-_Entry = tuple[int, int, "asyncio.Future[None]"]  # priority, arrival, grant
+_URGENT = 0  # the priority that comes before all others
+_Line = deque["asyncio.Future[None]"]  # grants, in the order of arrival
 
 
 class StageGate:
@@ -57,9 +57,11 @@ class StageGate:
     def __init__(self, size: int, share: float = DEFAULT_SHARE, *, is_slow: bool = False) -> None:
         self.size, self._share, self._is_slow = size, share, is_slow
         self._held: Counter[str] = Counter()
-        self._queues: dict[str, list[_Entry]] = {}
+        self._queues: dict[
+            str, dict[int, _Line]
+        ] = {}  # by base and priority; who was served last stands last
         self._last_grants: dict[str, int] = {}  # of bases that hold or wait
-        self._arrivals = self._grants = 0
+        self._grants = 0
 
     @property
     def free(self) -> int:
@@ -70,6 +72,12 @@ class StageGate:
         """Whether another base waits for a place."""
         self._forget_cancelled()
         return any(other != base for other in self._queues)
+
+    def is_wanted_within(self, requester: Requester, *, by_other_priorities: bool) -> bool:
+        """Whether the requester's own base waits for a place: at all, or with requests of other priorities only."""
+        self._forget_cancelled()
+        lines = self._queues.get(requester.base, {})
+        return any(priority != requester.priority or not by_other_priorities for priority in lines)
 
     @asynccontextmanager
     async def place(self, requester: Requester = ANYBODY) -> AsyncGenerator[None]:
@@ -86,8 +94,7 @@ class StageGate:
             self._grant(base)
             return
         grant: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._arrivals += 1
-        heappush(self._queues.setdefault(base, []), (requester.priority, self._arrivals, grant))
+        self._queues.setdefault(base, {}).setdefault(requester.priority, deque()).append(grant)
         try:
             with requester.while_waiting_long() if self._is_slow else requester.while_waiting():
                 await grant
@@ -119,18 +126,31 @@ class StageGate:
             base = min(self._queues, key=self._precedence, default=None)
             if base is None or not may_take(self._held[base], self.free, self._share):
                 return
-            _, _, grant = heappop(self._queues[base])
+            grant = self._pop_next(base)
             self._grant(base)
             grant.set_result(None)
+
+    def _pop_next(self, base: str) -> "asyncio.Future[None]":
+        """Remove and return the next request of a base. Its priority moves behind the others of the base."""
+        lines = self._queues[base]
+        priority = _URGENT if _URGENT in lines else next(iter(lines))
+        line = lines.pop(priority)
+        grant = line.popleft()
+        if line:
+            lines[priority] = line
+        return grant
 
     def _precedence(self, base: str) -> tuple[int, int]:
         return self._held[base], self._last_grants.get(base, 0)
 
     def _forget_cancelled(self) -> None:
-        for base, queue in list(self._queues.items()):
-            while queue and queue[0][2].done():
-                heappop(queue)
-            if not queue:
+        for base, lines in list(self._queues.items()):
+            for priority, line in list(lines.items()):
+                while line and line[0].done():
+                    line.popleft()
+                if not line:
+                    del lines[priority]
+            if not lines:
                 del self._queues[base]
                 if not self._held[base]:
                     self._last_grants.pop(base, None)

@@ -67,13 +67,15 @@ async def events(worker: ManualWorker) -> list[tuple[int, int]]:
 async def test_what_an_image_shows_is_searchable_in_its_document(
     worker: ManualWorker, base: Base, vision_model: Endpoint
 ) -> None:
-    """S3-07, S3-19, S3-23: the text answers first, then the images; a dot is no image to describe."""
+    """S3-07, S3-19, S3-21, S3-23: the text answers first, then the images; a dot is no image to describe. The base is ready to be
+    evaluated when both can be found."""
     await upload(worker, base, "a.docx", document("Spelt today.", 1, 2))
     job = await worker.take("index_document")
     await worker.run(job)
     assert await worker.value("select status from item") == "completed"
     assert await chunks(worker, base) == ["Spelt today."]
     assert await event_data(worker, "DocumentIngestionCompleted") == []
+    assert await event_data(worker, "KnowledgeSpaceAllDocumentsIngested") == []
     await worker.assert_healthy()
     await worker.work()
     assert await chunks(worker, base) == [
@@ -84,6 +86,7 @@ async def test_what_an_image_shows_is_searchable_in_its_document(
     assert len(vision_model.requests) == 2
     assert await events(worker) == [(2, 0)]
     assert len(await event_data(worker, "DocumentIngestionCompleted")) == 1
+    assert await event_data(worker, "KnowledgeSpaceAllDocumentsIngested") == [{"completed": 1, "failed": 0}]
     await worker.assert_healthy()
 
 
@@ -159,6 +162,7 @@ async def test_a_busy_model_is_asked_again_and_one_that_refuses_is_not(
     assert len(vision_model.requests) == 2
     assert await worker.value("select error_code from asset") == "vision_refused"
     assert await events(worker) == [(1, 1)]
+    assert len(await event_data(worker, "KnowledgeSpaceAllDocumentsIngested")) == 1
     await worker.assert_healthy()
 
 

@@ -10,7 +10,7 @@ from gristmill import jobs
 from gristmill.db import Database
 from gristmill.jobs import Activity, Done, Handler, Job, NewJob, Outcome, Priority, WorkerLimits, slots
 from gristmill.jobs.slots import PREFETCH, SlotLimits, claim_room
-from tests.jobs.sample_work import Plain
+from tests.jobs.sample_work import Keyed, Plain
 from tests.jobs.test_store import claim, enqueue, enrol
 from tests.jobs.test_worker import running_worker
 from tests.wait_until import wait_until
@@ -187,6 +187,25 @@ async def test_a_lane_that_never_runs_out_of_work_does_its_bulk_jobs_too(db: Dat
         await jobs.complete(tx, running)
     (second,) = await claim(db, worker, 1)
     assert second.id in bulk, "its only free slot was not for the bulk job that waits longest"
+
+
+async def test_a_long_bulk_job_does_not_keep_those_of_another_kind_waiting(db: Database) -> None:
+    """The images of a base are described while its chunks are built again for hours, and while documents never run out."""
+    await enqueue(db, *(NewJob(Plain(n), "a") for n in range(100)))
+    worker = await enrol(db)
+    await claim(db, worker, 1)
+    await enqueue(db, NewJob(Keyed("swap"), "a", priority=Priority.BULK))
+    images = {*await enqueue(db, *(NewJob(Plain(n), "a", priority=Priority.BULK) for n in range(6)))}
+    (swap,) = await claim(db, worker, 1)
+    assert swap.kind == "keyed"
+    described: list[jobs.JobId] = []
+    for _ in range(6):
+        claimed = await claim(db, worker, 3)
+        (image,) = [job for job in claimed if job.id in images]
+        described.append(image.id)
+        async with db.transaction() as tx:
+            await jobs.complete(tx, image)
+    assert described == sorted(images)
 
 
 async def test_a_lane_with_nothing_but_bulk_jobs_runs_only_some_of_them(db: Database) -> None:

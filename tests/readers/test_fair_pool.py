@@ -29,7 +29,9 @@ async def pool() -> AsyncGenerator[ReaderPool]:
         yield reader_pool
 
 
-async def read(pool: ReaderPool, folder: Path, name: str, data: bytes, base: str) -> tuple[str, list[str]]:
+async def read(
+    pool: ReaderPool, folder: Path, name: str, data: bytes, base: str, priority: int = 1
+) -> tuple[str, list[str]]:
     """The text of a document of this base, and its warnings."""
     scratch = folder / f"{base}-{name}"
     scratch.mkdir()
@@ -41,7 +43,7 @@ async def read(pool: ReaderPool, folder: Path, name: str, data: bytes, base: str
         media_type=None,
         scratch=scratch,
         limits=ReadLimits(),
-        requester=Requester(base),
+        requester=Requester(base, priority),
     )
     async with contextlib.aclosing(results):
         async for result in results:
@@ -76,8 +78,11 @@ async def test_a_scan_that_waits_for_ocr_does_not_block_the_only_reader(
     assert all(warnings == ["ocr_used:1"] for _, warnings in texts)
 
 
-async def test_a_long_scan_yields_to_another_base_after_each_page(pool: ReaderPool, tmp_path: Path) -> None:
-    """S4-18: nothing is read twice, and the report counts the pages of all turns."""
+async def test_a_long_scan_yields_to_another_base_and_to_images_after_each_page(
+    pool: ReaderPool, tmp_path: Path
+) -> None:
+    """S4-18: to the images inside documents of its own base, too. Nothing is read twice, and the report counts the pages of all
+    turns."""
     pages = [f"page number {n}" for n in range(4)]
     long = asyncio.ensure_future(read(pool, tmp_path, "long.tiff", fax(*pages), "a"))
 
@@ -85,12 +90,55 @@ async def test_a_long_scan_yields_to_another_base_after_each_page(pool: ReaderPo
         return len(pool.pids) > 1
 
     await wait_until(is_in_ocr)
-    short = await read(pool, tmp_path, "short.png", text_image("quick"), "b")
-    assert not long.done(), "the short scan waited for all pages of the long one"
+    others = [
+        read(pool, tmp_path, "short.png", text_image("quick"), "b"),
+        read(pool, tmp_path, "image.png", text_image("drawing"), "a", priority=2),
+    ]
+    short, image = await asyncio.gather(*others)
+    assert not long.done(), "the short scan or the image waited for all pages of the long one"
     assert "quick" in short[0]
+    assert "drawing" in image[0]
     text, warnings = await ended(long, limit=300)
     assert warnings == ["ocr_used:4"]
     assert [text.count(page) for page in pages] == [1, 1, 1, 1]
+
+
+async def test_a_long_document_does_not_hold_up_the_short_ones_of_its_base(
+    pool: ReaderPool, tmp_path: Path
+) -> None:
+    """With one reader: it goes on after them, and no page is read twice or left out."""
+    path = samples.save(
+        tmp_path, "long.pdf", samples.pdf([f"Page number {n} of a book." for n in range(120)])
+    )
+    results = read_file(
+        pool,
+        path,
+        name="long.pdf",
+        media_type=None,
+        scratch=tmp_path,
+        limits=ReadLimits(),
+        requester=Requester("a"),
+    )
+    shorts: list[asyncio.Future[tuple[str, list[str]]]] = []
+    pages: list[int | None] = []
+    done_by_page: dict[int | None, int] = {}
+    async with contextlib.aclosing(results):
+        async for result in results:
+            if isinstance(result, TextPart):
+                pages.append(result.page)
+                done_by_page[result.page] = sum(short.done() for short in shorts)
+            elif isinstance(result, ReadReport):
+                assert (result.pages_read, result.warnings) == (120, [])
+            if not shorts:
+                shorts = [
+                    asyncio.ensure_future(
+                        read(pool, tmp_path, f"{n}.pdf", samples.pdf([f"Leaf {n} of oats."]), "a")
+                    )
+                    for n in range(3)
+                ]
+                await asyncio.sleep(0)
+    assert pages == list(range(1, 121))
+    assert done_by_page[60] == 3, "the short documents waited for the long one"
 
 
 async def test_a_document_of_images_is_read_once_though_it_has_to_wait_for_ocr(

@@ -147,17 +147,23 @@ async def test_a_reader_killed_from_outside_is_a_transient_error(
     assert caught.value.code == "reader_killed"
 
 
-async def test_a_reader_that_hangs_is_killed_within_its_limit(
+async def test_a_reader_that_hangs_is_killed_and_its_document_is_begun_once_more(
     pool: ReaderPool, read_sample: ReadSample
 ) -> None:
     async with pool.lease_process():
         pass
     (pid,) = pool.pids
     os.kill(pid, signal.SIGSTOP)
-    with pytest.raises(Unreadable) as caught:
-        await read_sample(samples.pdf(PAGES[:1]), "a.pdf", stall=timedelta(milliseconds=200))
-    assert caught.value.code == "reader_timeout"
+    document = await read_sample(samples.pdf(PAGES[:1]), "a.pdf", stall=timedelta(seconds=1))
+    assert document.text.count(PAGES[0]) == 1
     assert not psutil.pid_exists(pid)
+
+
+async def test_a_document_that_takes_too_long_twice_is_refused(read_sample: ReadSample) -> None:
+    text = "".join(samples.paragraph(f"word{number} " * 40) for number in range(8_000))
+    with pytest.raises(Unreadable) as caught:
+        await read_sample(samples.docx(text), "a.docx", stall=timedelta(milliseconds=20))
+    assert caught.value.code == "reader_timeout"
     assert (await read_sample(samples.pdf(PAGES[:1]), "a.pdf")).text
 
 

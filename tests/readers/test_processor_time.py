@@ -34,3 +34,14 @@ def test_where_cpu_time_is_unknown_the_clock_decides(cpu: float | None) -> None:
 def test_the_cpu_time_of_a_process_that_is_gone_is_unknown() -> None:
     assert of_process(2**30) is None
     assert (of_process(os.getpid()) or 0) > 0
+
+
+def test_a_reader_is_starved_only_if_the_machine_had_no_time_for_it() -> None:
+    """Then its document is tried again later; otherwise it is the document that takes too long."""
+    starved, greedy, hanging = (StepClock(10.0, 0.0, 0.0) for _ in range(3))
+    assert not any(starved.look(float(now), now / 100) for now in range(1, 100))
+    assert starved.look(100.0, 1.0)
+    assert greedy.look(10.0, 10.0)
+    assert not hanging.look(1.0, 0.1)
+    assert hanging.look(12.0, 0.1)
+    assert (starved.is_starved, greedy.is_starved, hanging.is_starved) == (True, False, False)

@@ -100,6 +100,19 @@ async def test_within_a_base_urgent_requests_come_first() -> None:
     assert visitors.order == ["a1", "a4", "a2", "a3"]
 
 
+async def test_within_a_base_other_work_takes_turns() -> None:
+    """S4-18: the images of a base are not described last, however many of its scans wait for the same place."""
+    gate = StageGate(1)
+    visitors = Visitors(gate)
+    await visitors.come("a1", "a2", "a3", "a4", "a5")
+    assert not gate.is_wanted_within(Requester("a", 1), by_other_priorities=True)
+    await visitors.come("a6", "a7", priority=2)
+    assert gate.is_wanted_within(Requester("a", 1), by_other_priorities=True)
+    assert not gate.is_wanted_within(Requester("b", 1), by_other_priorities=False)
+    await visitors.leave("a1", "a2", "a3", "a4", "a5", "a6", "a7")
+    assert visitors.order == ["a1", "a2", "a6", "a3", "a7", "a4", "a5"]
+
+
 async def test_a_place_is_never_lost_to_a_cancelled_request() -> None:
     gate = StageGate(1)
     visitors = Visitors(gate)

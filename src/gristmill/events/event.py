@@ -5,7 +5,8 @@ A document's way, version by version:
     DocumentUploadCompleted → DocumentContentExtracted → DocumentChunkingCompleted → DocumentIndexingCompleted ┐
     (EmbeddedDocumentsExtracted) ┘                    └→ AllAssetsAnalyzed ────────────────────────────────────┤
                                                                                    DocumentIngestionCompleted ◀┘
-    or, at any point, ItemFailed; and once nothing in its base is active, KnowledgeSpaceAllDocumentsIngested
+    or, at any point, ItemFailed; and once nothing in its base is active and no image waits for its description,
+    KnowledgeSpaceAllDocumentsIngested
 """
 
 from dataclasses import dataclass, fields
@@ -167,7 +168,8 @@ class ReindexAccepted(Event):
 
 @dataclass(frozen=True)
 class KnowledgeSpaceAllDocumentsIngested(Event):
-    """The base became ready: nothing in it is active any more. Recorded again only after it got new work."""
+    """The base became ready: nothing in it is active any more, and its images are described. Recorded again only after it got
+    new work."""
 
     completed: int
     failed: int

@@ -64,11 +64,12 @@ select i.id, i.base_id from item i join base b on b.id = i.base_id
  order by i.id limit %(limit)s;
 
 -- name: find_unannounced_bases
--- Bases without active items that were not announced as ready.
+-- Bases without active items and waiting images that were not announced as ready.
 select b.id from base b
  where not b.ingested and b.status <> 'deleting'
    and exists (select from item i where i.base_id = b.id and i.status in ('completed', 'failed'))
    and not exists (select from item i where i.base_id = b.id and i.is_active)
+   and not base_has_waiting_images(b.id)
  limit %(limit)s;
 
 -- name: find_unused_contents

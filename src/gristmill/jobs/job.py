@@ -57,7 +57,8 @@ class Activity(StrEnum):
 
 
 class Priority(IntEnum):
-    """A lane runs lower numbers first; every worker reserves some slots for INTERACTIVE, and a lane always runs a job of BULK."""
+    """A lane runs lower numbers first; every worker reserves some slots for INTERACTIVE, and a lane always runs a job of each kind
+    of BULK."""
 
     INTERACTIVE = 0
     NORMAL = 1

@@ -1,4 +1,4 @@
-"""Images of documents: describe failed ones again, and announce that all are described.
+"""Images of documents: describe failed ones again, and announce that all are described, of a document and of its base.
 
 One transaction, under the base's lock: the failed images wait again and have their job, or nothing happened.
 """
@@ -32,3 +32,4 @@ async def announce_analysis_done(tx: Tx, base_id: BaseId, item_id: ItemId, versi
             AllAssetsAnalyzed(base_id, item_id, version, summary.assets, summary.failed),
             DocumentIngestionCompleted(base_id, item_id, version, tuple(summary.warnings)),
         )
+    await events.announce_ready(tx, [base_id])

@@ -53,7 +53,8 @@ def _run_task(channel: Channel, message: Message) -> Message:
         return _read_document(sink)
     except Postponed as postponed:
         from_start = postponed.from_start
-        return {"k": "postponed", "from_start": from_start, "carried": sink.carried(from_start=from_start)}
+        reply: Message = {"k": "postponed", "from_start": from_start, "needs_ocr": postponed.needs_ocr}
+        return reply | {"carried": sink.carried(from_start=from_start)}
     except DocumentRefused as refusal:
         return {"k": "error", "code": refusal.code, "message": refusal.message}
     except MemoryError:
@@ -88,6 +89,8 @@ def _read_document(sink: Sink) -> Message:
         _recognise_images(sink)
     if sink.ocr_count:
         sink.warn(f"ocr_used:{sink.ocr_count}")
+    if sink.doubtful_count:
+        sink.warn(f"ocr_doubtful:{sink.doubtful_count}")
     if not sink.text_length and "empty" not in report.warnings and not sink.is_resumed:
         if not sink.attachment_count and not sink.image_count:
             raise DocumentRefused("It contains no text.", code="no_text")
@@ -103,10 +106,11 @@ def _recognise_images(sink: Sink) -> None:
             picture = ocr.open_image(path.read_bytes())
             if min(picture.shape[:2]) < _MIN_IMAGE_SIDE or not sink.reserve_ocr(from_start=True):
                 continue
-            sink.ocr_count += 1
+            recognised = ocr.recognise(picture)
+            sink.count_ocr(is_doubtful=recognised.is_doubtful)
             sink.report.ocr_hashes.append(digest)
-            if text := ocr.recognise(picture):
-                sink.add_text(text + "\n\n", page)
+            if recognised.text:
+                sink.add_text(recognised.text + "\n\n", page)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,12 @@ also when it is killed. They are forks of a process that has imported their libr
 
 Bases share the children fairly (`stage_gate`). OCR takes seconds a page and much memory, so it has children of its own: a
 document that turns out to need OCR returns its child at once, and continues in one of those when it is its base's turn.
+
+A document returns its child in the middle, and waits for the next turn:
+
+    from OCR       after every page that another base waits for, and also its own base: an image of a document while scans are
+                   read, or a scan while images are described; after a turn of pages for other scans of its base
+    otherwise      after a turn of pages (`sink.PAGES_PER_TURN`), if any document waits
 """
 
 import asyncio
@@ -38,6 +44,7 @@ from gristmill.readers.protocol import (
 from gristmill.stage_gate import ANYBODY, Requester, StageGate
 
 _START_LIMIT = timedelta(seconds=60)
+_OCR_PAGES_PER_TURN = 16  # while other scans of the base wait
 _MAX_DOCUMENTS = 500  # of one child, so that memory leaks of a library stay small
 _MAX_RESIDENT_BYTES = 400 * 1024 * 1024  # a child that uses more after its document is replaced
 _MAX_RESIDENT_BYTES_OCR = 1536 * 1024 * 1024
@@ -50,11 +57,12 @@ _CHILD = "gristmill.readers.child"
 
 
 class ReaderDied(Exception):
-    """A child ended in the middle of a document; `code` is the cause, as far as it is known."""
+    """A child ended in the middle of a document; `code` is the cause, as far as it is known. `is_starved`: the machine had no
+    time for it."""
 
-    def __init__(self, detail: str, *, code: str) -> None:
+    def __init__(self, detail: str, *, code: str, is_starved: bool = False) -> None:
         super().__init__(f"{code}: {detail}")
-        self.code, self.detail = code, detail
+        self.code, self.detail, self.is_starved = code, detail, is_starved
 
 
 class ReaderProcess:
@@ -223,9 +231,19 @@ class ReaderPool:
                 if not self._closed:
                     self.warm()
 
-    def must_yield_ocr(self, base: str) -> bool:
-        """Whether another base waits for OCR, so that this one should continue later."""
-        return self._ocr.is_wanted_by_others(base)
+    def must_yield_ocr(self, requester: Requester, pages: int) -> bool:
+        """Whether others wait for OCR, so that a document that has recognised so many pages should continue later."""
+        is_turn_over = pages >= _OCR_PAGES_PER_TURN
+        return self._ocr.is_wanted_by_others(requester.base) or self._ocr.is_wanted_within(
+            requester, by_other_priorities=not is_turn_over
+        )
+
+    def must_yield(self, requester: Requester, *, for_ocr: bool) -> bool:
+        """Whether others wait, so that a document that has had a turn should continue later."""
+        gate = self._ocr if for_ocr else self._readers
+        return gate.is_wanted_by_others(requester.base) or gate.is_wanted_within(
+            requester, by_other_priorities=False
+        )
 
     def recycle(self, child: ReaderProcess, resident_bytes: int, *, for_ocr: bool) -> None:
         """Decide whether a child that has finished its document is used again or replaced."""

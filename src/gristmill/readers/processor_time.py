@@ -5,7 +5,7 @@ therefore counts the CPU time that it used. The clock decides only where CPU tim
 
     it used as much CPU time as the step may take      too long
     it used none at all for as long as that            it hangs
-    it uses some, but hardly gets on                   too long after ten times the limit
+    it uses some, but hardly gets on                   too long after ten times the limit: the machine is overloaded
 """
 
 import os
@@ -34,6 +34,7 @@ class StepClock:
     started: float
     cpu_at_start: float | None
     used: float = 0.0
+    is_starved: bool = False  # it took too long because it got too little CPU time
     _last_progress: float | None = None
 
     def look(self, now: float, cpu: float | None) -> bool:
@@ -45,4 +46,7 @@ class StepClock:
         if cpu - self.cpu_at_start > self.used or self._last_progress is None:
             self.used, self._last_progress = cpu - self.cpu_at_start, now
         is_hanging = now - self._last_progress >= self.limit
-        return self.used >= self.limit or is_hanging or elapsed >= _WALL_FACTOR * self.limit
+        if self.used >= self.limit or is_hanging:
+            return True
+        self.is_starved = elapsed >= _WALL_FACTOR * self.limit
+        return self.is_starved

@@ -12,7 +12,7 @@ from typing import Any, Literal
 MIB = 1024 * 1024
 
 # Raised whenever the same bytes would give other content.
-READER_VERSION = "3"
+READER_VERSION = "4"
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class ReadReport:
         no_text             it has no text of its own, but images
         partial:412/480     how many pages were read, of how many; a code `reader_…` next to it names the cause
         ocr_used:12         pages or images whose text was recognised by OCR
+        ocr_doubtful:3      of these, those whose text is probably wrong: another script, handwriting, a bad picture
         ocr_skipped:12      pages that look scanned, and were not recognised
         encrypted           it is marked as protected, and could be read without a password
         encrypted_entries:3 entries of an archive that need a password

@@ -21,6 +21,7 @@ from gristmill.readers.text_format import FileFormat
 
 _MAX_NAME_LENGTH = 200
 _MAX_OCR_IMAGES = 50
+PAGES_PER_TURN = 25  # then a document asks whether it may go on, or others should be read first
 _OCR_MEDIA_TYPES = frozenset(
     ("image/png", "image/jpeg", "image/tiff", "image/bmp", "image/webp", "image/gif")
 )
@@ -40,11 +41,12 @@ class DocumentRefused(Exception):
 
 
 class Postponed(BaseException):
-    """The document needs OCR, and it is not its turn. Not an `Exception`: no reader may take it for an error."""
+    """It is not the document's turn: it needs OCR, or others wait. Not an `Exception`: no reader may take it for an error."""
 
-    def __init__(self, *, from_start: bool) -> None:
+    def __init__(self, *, from_start: bool = False, needs_ocr: bool = False) -> None:
         super().__init__()
         self.from_start = from_start  # its next reader begins at the start again, because it needs all images
+        self.needs_ocr = needs_ocr
 
 
 @dataclass(frozen=True)
@@ -92,10 +94,11 @@ class Sink:
         self.attachment_count: int = task.carried.get("attachment_count", 0)
         self.image_count: int = task.carried.get("image_count", 0)
         self.ocr_count: int = task.carried.get("ocr_count", 0)
+        self.doubtful_count: int = task.carried.get("doubtful_count", 0)
         self._bytes_written = 0
         self._asset_hashes: set[str] = set()
         self._file_prefix = f"{task.after_page}-"
-        self._page = 0
+        self._page = self._pages_begun = 0
         self._ocr_page: int | None = None  # for which OCR was granted
         # Images that OCR can read if the document has no other text.
         self.ocr_candidates: list[tuple[Path, int | None, str]] = []
@@ -120,6 +123,15 @@ class Sink:
         self._page = page
         self._channel.send({"k": "at", "page": page, "of": total})
         self._extend_cpu_limit()
+
+    def check_turn(self) -> None:
+        """Called after `begin_page` by readers that can continue with this page. Raises Postponed when the document has had its
+        turn and others wait: a long one does not keep a reader from the short ones."""
+        self._pages_begun += 1
+        if self._pages_begun > PAGES_PER_TURN:
+            self._pages_begun = 1
+            if not self._may_go_on({"k": "turn"}):
+                raise Postponed
 
     def report_progress(self) -> None:
         """Show that work goes on, though it yields no text yet."""
@@ -187,16 +199,25 @@ class Sink:
         if not self.task.ocr or self.ocr_count >= self.task.ocr_pages:
             return False
         if self._ocr_page is None or (self._ocr_page != self._page and not from_start):
-            self._channel.send({"k": "ocr"})
-            reply = self._channel.receive()
-            if reply is None:
-                raise SystemExit(0)
-            if reply["k"] == "stop":
-                raise Postponed(from_start=from_start)
+            if not self._may_go_on({"k": "ocr"}):
+                raise Postponed(from_start=from_start, needs_ocr=True)
             sandbox.limit_memory(self.task.ocr_memory)
             self._ocr_page = self._page
         self._extend_cpu_limit()
         return True
+
+    def count_ocr(self, *, is_doubtful: bool) -> None:
+        """Count a page or an image whose text was recognised, and whether that text is probably wrong."""
+        self.ocr_count += 1
+        self.doubtful_count += is_doubtful
+
+    def _may_go_on(self, question: Message) -> bool:
+        """Ask the parent whether this document may go on."""
+        self._channel.send(question)
+        reply = self._channel.receive()
+        if reply is None:
+            raise SystemExit(0)
+        return reply["k"] != "stop"
 
     def carried(self, *, from_start: bool) -> dict[str, Any]:
         """What the next reader of this document has to know, if it does not begin at the start again."""
@@ -208,6 +229,7 @@ class Sink:
             "attachment_count": self.attachment_count,
             "image_count": self.image_count,
             "ocr_count": self.ocr_count,
+            "doubtful_count": self.doubtful_count,
             "is_resumed": self.is_resumed,
         }
 

@@ -5,9 +5,12 @@
 
     the child …                 nothing yielded yet              pages were read already
     refuses the document        raises, with its code            raises
-    crashes, hangs, grows       continues after the page that    the same; after three lost pages, the report says
+    crashes, grows              continues after the page that    the same; after three lost pages, the report says
                                 it died on                       `partial:read/total` and the cause
-    is killed from outside      raises Transient                 as above
+    hangs, takes too long       begins the page, or a document without pages, once more; after that as above
+    gets no CPU time            raises Transient: on a less busy machine it can be read
+    is killed from outside      raises Transient                 continues after the page
+    has had its turn            continues in another child, after the documents that wait
     needs OCR                   continues in a child for OCR, when it is its base's turn; from there on it yields after
                                 every page that another base waits for
 
@@ -54,6 +57,7 @@ _MESSAGES = {
     "reader_out_of_memory": "Reading took more memory than a file of this size may use. Split the file.",
     "reader_killed": "The reader was killed from outside, perhaps because the machine ran out of memory.",
 }
+_STARVED = "The machine is too busy to read it. It is tried again later."
 
 
 @dataclass
@@ -63,6 +67,8 @@ class _ReadProgress:
     after_page: int
     first_page: int = 0  # that was finished before this document was opened
     page: int = 0  # that is being read
+    page_start: int = 0  # where its text begins, in characters
+    retried: set[int] = field(default_factory=set[int])  # pages that were begun once more; 0: the document
     finished: int = 0  # the last page whose text arrived completely
     total: int | None = None
     characters: int = 0
@@ -77,15 +83,29 @@ class _ReadProgress:
     repeated: int = 0  # characters that the next child yields again
 
     def postpone(self, message: Message) -> None:
-        """The child stopped before a page that needs OCR, or before the images of a whole document without text."""
-        self.needs_ocr = True
+        """The child stopped before a page that needs OCR or that is for its next turn, or before the images of a whole document
+        without text."""
+        self.needs_ocr = self.needs_ocr or message["needs_ocr"]
         self.carried = message["carried"]
         if message["from_start"]:
             self.after_page, self.read, self.repeated = self.first_page, self.first_page, self.characters
         else:
-            self.read += self.page - 1 - self.after_page
-            self.after_page = self.page - 1
+            self._go_before_page()
         self.page = 0
+
+    def retry_page(self) -> None:
+        """Let the next child begin the page once more, or the document if it has no pages. What was yielded of it is not
+        yielded again."""
+        self.retried.add(self.page)
+        if self.page:
+            self._go_before_page()
+            self.carried = {**self.carried, "is_resumed": True}
+        self.repeated = self.characters - self.page_start
+        self.page = 0
+
+    def _go_before_page(self) -> None:
+        self.read += self.page - 1 - self.after_page
+        self.after_page = self.page - 1
 
 
 async def read_file(
@@ -155,7 +175,14 @@ async def _read_plain_text(
 
 
 def _handle_death(name: str, death: ReaderDied, progress: _ReadProgress) -> ReadReport | None:
-    """Count the page that the child died on. Returns a report to end with, or None to continue after that page."""
+    """Count the page that the child died on. Returns a report to end with, or None to continue after that page, or with it once
+    more if it took too long."""
+    if death.is_starved:
+        raise Transient(f"{name}: {_STARVED}", code=death.code)
+    is_begun = not progress.page or progress.finished != progress.page
+    if death.code == "reader_timeout" and is_begun and progress.page not in progress.retried:
+        progress.retry_page()
+        return None
     if progress.page:
         is_page_complete = progress.finished == progress.page
         progress.read += progress.page - progress.after_page - (not is_page_complete)
@@ -215,8 +242,8 @@ async def _read_with_one_process(
     pool: ReaderPool, document: _DocumentInput, progress: _ReadProgress, requester: Requester
 ) -> AsyncGenerator[ReadResult]:
     """Yield what one child reads of the document, to its end or to the point where it needs OCR."""
-    for_ocr, has_asked = progress.needs_ocr, False
-    characters_before = progress.characters - progress.repeated
+    for_ocr, ocr_pages = progress.needs_ocr, 0
+    characters_before = progress.page_start = progress.characters - progress.repeated
     async with pool.lease_process(requester, for_ocr=for_ocr) as child:
         child.must_be_replaced = True  # unless it comes to the end of the document
         await child.send({"k": "read", "task": document.task(progress)})
@@ -236,9 +263,12 @@ async def _read_with_one_process(
                 return
             if kind == "ocr":
                 # The first page of its turn in any case, so that every turn makes progress.
-                may_go = for_ocr and not (has_asked and pool.must_yield_ocr(requester.base))
-                has_asked = True
+                may_go = for_ocr and not (ocr_pages and pool.must_yield_ocr(requester, ocr_pages))
+                ocr_pages += 1
                 await child.send({"k": "go" if may_go else "stop"})
+            elif kind == "turn":
+                must_stop = pool.must_yield(requester, for_ocr=for_ocr)
+                await child.send({"k": "stop" if must_stop else "go"})
             elif (result := _result_from(message, characters_before, progress)) is not None:
                 yield result
 
@@ -262,7 +292,7 @@ class _TimeBudget:
                     detail = (
                         f"{step.used:.0f} s of CPU time, no progress for {loop.time() - step.started:.0f} s"
                     )
-                    raise ReaderDied(detail, code="reader_timeout")
+                    raise ReaderDied(detail, code="reader_timeout", is_starved=step.is_starved)
             message = await receiving
         finally:
             receiving.cancel()
@@ -270,6 +300,7 @@ class _TimeBudget:
         self._remaining_seconds -= step.used
         if message.get("k") == "at":
             progress.page, progress.total = int(message["page"]), message["of"]
+            progress.page_start = progress.characters - progress.repeated
             self._remaining_seconds += self._seconds_per_page
         return message
 

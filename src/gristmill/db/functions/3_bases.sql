@@ -24,8 +24,15 @@ begin
 end $$;
 create trigger base_record_owner after insert on base for each row execute function base_record_owner();
 
--- Marks a base as ready if nothing in it is active and this was not announced yet; the counts of its documents if so.
--- Every transaction that ends work on a base's items calls this last, and of two that end the last two items the second must
+-- Whether images of a base's searchable documents wait for their descriptions.
+create function base_has_waiting_images(p_base uuid) returns boolean language sql stable as $$
+    select exists (select from asset a join item i on i.id = a.item_id and i.live_version = a.version
+                    where a.state in ('waiting', 'asking') and i.base_id = p_base and i.status <> 'deleting')
+$$;
+
+-- Marks a base as ready if nothing in it is active, no image waits for its description, and this was not announced yet; the
+-- counts of its documents if so.
+-- Every transaction that ends work on a base's items or describes its last image calls this last, and of two that end the last two items the second must
 -- see the first. If another document is active that no one is ending, it is locked: whoever ends it comes after this
 -- transaction, so that nothing is to be done here. Only when there is none are they serialised: the lock comes first, the query
 -- after it has a newer snapshot. The newest document, because it is the last to be worked on.
@@ -37,7 +44,7 @@ begin
         return;
     end if;
     perform pg_advisory_xact_lock(hashtextextended(p_base::text, 1701147252));
-    if exists (select from item i where i.base_id = p_base and i.is_active) then
+    if exists (select from item i where i.base_id = p_base and i.is_active) or base_has_waiting_images(p_base) then
         return;
     end if;
     update base b set ingested = true where b.id = p_base and not b.ingested and b.status <> 'deleting'

@@ -32,22 +32,30 @@ end $$;
 
 -- The next jobs of a lane, at most p_limit, in the order in which they start: by priority, and FIFO within it. Jobs of priority 2
 -- (bulk) have a share of their own, so that a lane that is never without other work does them too: of p_bulk_slots that may
--- run at once, the first goes before the other jobs, unless the lane runs nothing yet.
+-- run at once, the first of a kind goes before the other jobs, unless the lane runs nothing yet. By kind, because one of them
+-- may take hours: the images of a base do not wait until its chunks are built again.
 create function lane_next_jobs(p_lane text, p_limit int, p_priority int, p_bulk_slots int)
 returns table (job_row tid, cost double precision, rank bigint)
 language plpgsql stable set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     v_running int;
     v_bulk int;
+    v_kind text;    -- of the bulk job that waits longest
+    v_same_kind int;
 begin
-    if p_priority < 2 or not exists (select from job j where j.lane = p_lane and j.state = 'queued' and j.priority = 2) then
+    if p_priority = 2 then
+        select j.kind into v_kind from job j
+         where j.lane = p_lane and j.state = 'queued' and j.priority = 2 order by j.id limit 1;
+    end if;
+    if v_kind is null then
         return query
             select j.ctid, job_cost(j.workload), row_number() over (order by j.priority, j.id) from job j
              where j.lane = p_lane and j.state = 'queued' and j.priority <= p_priority
              order by j.priority, j.id limit p_limit;
         return;
     end if;
-    select count(*), count(*) filter (where r.priority = 2) into v_running, v_bulk
+    select count(*), count(*) filter (where r.priority = 2), count(*) filter (where r.priority = 2 and r.kind = v_kind)
+      into v_running, v_bulk, v_same_kind
       from job r where r.lane = p_lane and r.state = 'running';
     return query
         select q.job_row, job_cost(q.workload), row_number() over (order by q.place) from (
@@ -56,7 +64,7 @@ begin
               order by j.priority, j.id limit p_limit)
             union all
             (select j.ctid, j.workload,
-                    case when v_bulk > 0 or row_number() over (order by j.id) > 1 then 1000000 + row_number() over (order by j.id)
+                    case when v_same_kind > 0 or row_number() over (order by j.id) > 1 then 1000000 + row_number() over (order by j.id)
                          when v_running > 0 then 1 else 3 end
                from job j where j.lane = p_lane and j.state = 'queued' and j.priority = 2
               order by j.id limit greatest(0, p_bulk_slots - v_bulk))) q

@@ -17,6 +17,10 @@ begin
     return null;
 end $$;
 create trigger base_record_owner after insert on base for each row execute function base_record_owner();
+create function base_has_waiting_images(p_base uuid) returns boolean language sql stable as $$
+    select exists (select from asset a join item i on i.id = a.item_id and i.live_version = a.version
+                    where a.state in ('waiting', 'asking') and i.base_id = p_base and i.status <> 'deleting')
+$$;
 create function base_mark_ready(p_base uuid, out completed int, out failed int) returns record language plpgsql as $$
 begin
     perform from item i where i.base_id = p_base and i.is_active and not i.is_container
@@ -25,7 +29,7 @@ begin
         return;
     end if;
     perform pg_advisory_xact_lock(hashtextextended(p_base::text, 1701147252));
-    if exists (select from item i where i.base_id = p_base and i.is_active) then
+    if exists (select from item i where i.base_id = p_base and i.is_active) or base_has_waiting_images(p_base) then
         return;
     end if;
     update base b set ingested = true where b.id = p_base and not b.ingested and b.status <> 'deleting'

@@ -24,11 +24,11 @@ def read(sink: Sink) -> None:
         if not sink.reserve_ocr():
             break
         picture = ocr.open_image(data) if frames == 1 else _frame_pixels(data, frame)
-        text = ocr.recognise(picture)
-        sink.ocr_count += 1
+        recognised = ocr.recognise(picture)
+        sink.count_ocr(is_doubtful=recognised.is_doubtful)
         sink.report.pages_read = frame + 1
-        if text:
-            sink.add_text(text + "\n\n", frame + 1)
+        if recognised.text:
+            sink.add_text(recognised.text + "\n\n", frame + 1)
 
 
 def image_metadata(data: bytes) -> DocumentMetadata:

@@ -47,6 +47,7 @@ def read(sink: Sink) -> None:
             profile = profile or pages.profile()
             for index in range(first, min(first + _PAGES_PER_OPEN, total)):
                 sink.begin_page(index + 1, total)
+                sink.check_turn()
                 sink.report.pages_read += _read_page(sink, pages, index, profile)
             pages.close()
 
@@ -95,8 +96,9 @@ def _read_page(sink: Sink, pages: PdfPages, index: int, profile: PdfProfile) -> 
         start = sink.characters
         if _lacks_text(text) and _looks_scanned(page, images):
             if sink.reserve_ocr():
-                text = ocr.recognise(_render_page(page)) or text
-                sink.ocr_count += 1
+                recognised = ocr.recognise(_render_page(page))
+                sink.count_ocr(is_doubtful=recognised.is_doubtful)
+                text = recognised.text or text
             else:
                 sink.warn("ocr_skipped")
         elif images and sink.image_count < _MAX_IMAGES:

@@ -49,7 +49,7 @@ class PdfTable:
 
 
 @dataclass
-class _Ruling:
+class Ruling:
     """A drawn line: at `at`, from `start` to `end`."""
 
     at: float
@@ -84,7 +84,7 @@ def find_ruled_tables(textpage: Any, paths: Sequence[Any]) -> list[PdfTable]:
     if len(across) < 2 or len(down) < 2:
         return []
     tables: list[PdfTable] = []
-    for rows, columns in _grids(across, down):
+    for rows, columns in find_grids(across, down):
         if len(columns) < 3 or len(rows) < 2 or (len(columns) - 1) * (len(rows) - 1) > _MAX_CELLS:
             continue
         cells = [
@@ -98,10 +98,10 @@ def find_ruled_tables(textpage: Any, paths: Sequence[Any]) -> list[PdfTable]:
     return tables
 
 
-def _rulings(paths: Sequence[Any]) -> tuple[list[_Ruling], list[_Ruling]]:
+def _rulings(paths: Sequence[Any]) -> tuple[list[Ruling], list[Ruling]]:
     """The lines that are drawn across and down the page."""
-    across: list[_Ruling] = []
-    down: list[_Ruling] = []
+    across: list[Ruling] = []
+    down: list[Ruling] = []
     left, bottom, right, top = (ctypes.c_float() for _ in range(4))
     if len(paths) > _MAX_PATHS:
         return [], []  # a drawing
@@ -110,12 +110,12 @@ def _rulings(paths: Sequence[Any]) -> tuple[list[_Ruling], list[_Ruling]]:
             continue
         width, height = right.value - left.value, top.value - bottom.value
         if height <= _THIN < width:
-            across.append(_Ruling((top.value + bottom.value) / 2, left.value, right.value))
+            across.append(Ruling((top.value + bottom.value) / 2, left.value, right.value))
         elif width <= _THIN < height:
-            down.append(_Ruling((left.value + right.value) / 2, bottom.value, top.value))
+            down.append(Ruling((left.value + right.value) / 2, bottom.value, top.value))
         elif width > _THIN and height > _THIN and _is_stroked(item):
-            across += [_Ruling(at, left.value, right.value) for at in (top.value, bottom.value)]
-            down += [_Ruling(at, bottom.value, top.value) for at in (left.value, right.value)]
+            across += [Ruling(at, left.value, right.value) for at in (top.value, bottom.value)]
+            down += [Ruling(at, bottom.value, top.value) for at in (left.value, right.value)]
     return across, down
 
 
@@ -124,7 +124,7 @@ def _is_stroked(item: Any) -> bool:
     return bool(pdfium_c.FPDFPath_GetDrawMode(item, fill, stroke) and stroke.value)
 
 
-def _grids(across: list[_Ruling], down: list[_Ruling]) -> list[tuple[list[float], list[float]]]:
+def find_grids(across: list[Ruling], down: list[Ruling]) -> list[tuple[list[float], list[float]]]:
     """The grids: heights of their rows from the top, and places of their columns from the left."""
     across, down = _join_rulings(across), _join_rulings(down)
     parents = list(range(len(across) + len(down)))
@@ -151,15 +151,15 @@ def _grids(across: list[_Ruling], down: list[_Ruling]) -> list[tuple[list[float]
     return [(_distinct(rows)[::-1], _distinct(columns)) for rows, columns in groups.values()]
 
 
-def _join_rulings(rulings: list[_Ruling]) -> list[_Ruling]:
+def _join_rulings(rulings: list[Ruling]) -> list[Ruling]:
     """Join the pieces of a line: programs draw an edge for each cell."""
-    joined_rulings: list[_Ruling] = []
+    joined_rulings: list[Ruling] = []
     for ruling in sorted(rulings, key=lambda each: (round(each.at / _NEAR), each.start)):
         last = joined_rulings[-1] if joined_rulings else None
         if last is not None and abs(last.at - ruling.at) <= _NEAR and ruling.start <= last.end + _NEAR:
             last.end = max(last.end, ruling.end)
         else:
-            joined_rulings.append(_Ruling(ruling.at, ruling.start, ruling.end))
+            joined_rulings.append(Ruling(ruling.at, ruling.start, ruling.end))
     return joined_rulings
 
 

@@ -31,10 +31,14 @@ def read(sink: Sink) -> None:
         slides = list(_slide_paths(sink, archive))
         sink.report.pages_total, sink.report.pages_read = len(slides), 0
         for number, name in enumerate(slides, 1):
-            sink.begin_page(number, len(slides))
+            if number > sink.task.after_page:
+                sink.begin_page(number, len(slides))
             relationships = _relationships(sink, archive, name)
             for target in relationships.values():
                 page_of.setdefault(posixpath.basename(target), number)
+            if number <= sink.task.after_page:  # another child has read it
+                sink.report.pages_read += 1
+                continue
             text = _slide_text(sink, archive, name, relationships)
             if text:
                 texts.append(text + "\n\n")

@@ -34,6 +34,10 @@ export const messages = {
     one: "The text of {n} page was recognised by OCR.",
     other: "The text of {n} pages was recognised by OCR.",
   },
+  "The text that OCR recognised on {n} pages is probably wrong.": {
+    one: "The text that OCR recognised on one page is probably wrong.",
+    other: "The text that OCR recognised on {n} pages is probably wrong.",
+  },
   "{n} pages contain no text, and OCR was not run on them.": {
     one: "{n} page contains no text, and OCR was not run on it.",
     other: "{n} pages contain no text, and OCR was not run on them.",
