@@ -33,7 +33,7 @@ async def search(
         out.print(_headline(place, hit), soft_wrap=not out.is_terminal)
         if hit["explain"]:
             out.print(
-                Padding(Text(_explanation(hit), "dim"), (0, 0, 0, len(_INDENT))),
+                Padding(Text(_explanation(hit), "dim"), (0, 0, 0, len(_INDENT)), expand=False),
                 soft_wrap=not out.is_terminal,
             )
         if out.is_terminal:
@@ -117,4 +117,4 @@ def _excerpt(hit: dict[str, Any]) -> Padding:
         text.stylize("bold yellow", start, end)
     excerpt = text[start_at : start_at + _EXCERPT_LENGTH]
     ellipses = ("… " if start_at else "", " …" if start_at + _EXCERPT_LENGTH < len(hit["text"]) else "")
-    return Padding(Text.assemble(ellipses[0], excerpt, ellipses[1]), (0, 0, 0, len(_INDENT)))
+    return Padding(Text.assemble(ellipses[0], excerpt, ellipses[1]), (0, 0, 0, len(_INDENT)), expand=False)
