@@ -84,7 +84,9 @@ def test_search_has_modes_filters_and_explanations(run: RunCommand, folder: Path
     explained = run("search", "notes", "turns", "--mode", "text", "--explain").stdout
     assert "by meaning: not found; by keyword: rank 1, score " in explained
     assert "; words: turn ×1" in explained
-    assert all(line == line.rstrip() for line in explained.splitlines())  # a pipe is not as wide as a terminal
+    assert all(
+        line == line.rstrip() for line in explained.splitlines()
+    )  # a pipe is not as wide as a terminal
 
 
 def test_why_not_says_the_reasons(run: RunCommand, folder: Path) -> None:

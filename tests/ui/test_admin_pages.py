@@ -33,7 +33,7 @@ def unique_name(word: str) -> str:
 
 
 def test_a_connector_from_its_form_to_the_log_of_its_run(page: Page, ui_url: str, api: ApiHelper) -> None:
-    """Typed fields, a check of the credentials, the schedule in words, a dry run, a run, and its documents."""
+    """Typed fields, a check of the credentials before anything is created, the schedule in words, a dry run, a run, and its documents."""
     base, name = unique_name("base"), unique_name("tool")
     base_id = api.create_base(base)
     with serve_fake(FakeGitHub()) as tool:
@@ -44,9 +44,13 @@ def test_a_connector_from_its_form_to_the_log_of_its_run(page: Page, ui_url: str
         form.get_by_label("Token", exact=True).fill("wrong")
         form.get_by_label("Base URL").fill(tool.config()["baseUrl"])
         form.get_by_label("Organizations").fill("\n".join(tool.config()["organizations"]))
+        form.get_by_role("button", name="Create", exact=True).click()
+        expect(form.get_by_role("alert")).to_contain_text("Choose at least one base")
         form.get_by_label(base).check()
-        form.get_by_role("button", name="Check credentials").click()
+        form.get_by_role("button", name="Create", exact=True).click()
         expect(form.get_by_role("status")).to_contain_text("rejects the credentials")
+        expect(form.get_by_role("button", name="Create anyway")).to_be_visible()
+        assert name not in api.http.get("/api/connectors").text
         form.get_by_label("Token", exact=True).fill(tool.credentials()["token"])
         form.get_by_role("button", name="Check credentials").click()
         expect(form.get_by_role("status")).to_contain_text("Signed in as")

@@ -40,6 +40,8 @@ export const messages = {
   Copy: "复制",
   "Failed documents": "失败的文档",
   Create: "创建",
+  "Create anyway": "仍然创建",
+  "Choose at least one base.": "请至少选择一个知识库。",
   Credentials: "凭据",
   "Daily at {time}": "每天 {time}",
   Dark: "深色",

@@ -77,12 +77,23 @@ function connectorForm(kinds, allBases, existing, close, onsaved) {
       showErrors(error);
     }
   };
+  /** Whether a new connector may be created: its check has passed, or has failed and the user insists. */
+  const mayCreate = async () => {
+    if (!new FormData(form).getAll("base").length) {
+      errorText.value = t("Choose at least one base.");
+      return false;
+    }
+    if (hasFailed()) return true;
+    await check();
+    return isResult(checkResult.peek()) && !hasFailed();
+  };
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault();
+    clearErrors();
+    if (!existing && !(await mayCreate())) return;
     const data = new FormData(form);
     const { config, credentials } = readValues();
     const body = { name: data.get("name"), config, schedule: schedule.peek(), knowledgeBaseIds: data.getAll("base") };
-    clearErrors();
     try {
       const patch = Object.keys(credentials).length ? { ...body, credentials } : body;
       const saved = existing
@@ -98,8 +109,10 @@ function connectorForm(kinds, allBases, existing, close, onsaved) {
     [type.value, checkResult.value] = [value, null];
   };
   const isChecking = () => checkResult.value === "checking";
+  const hasFailed = () => isResult(checkResult.value) && !checkResult.value.ok;
+  const submitLabel = () => (existing ? t("Save") : hasFailed() ? t("Create anyway") : t("Create"));
   const form = /** @type {HTMLFormElement} */ (html`
-    <form @submit=${submit}>
+    <form @submit=${submit} @input=${() => (checkResult.value = null)}>
       <div class="dialog-body">
         <div class="pair">
           ${existing ? null : typeField(kinds, type.peek(), chooseType)}
@@ -113,12 +126,15 @@ function connectorForm(kinds, allBases, existing, close, onsaved) {
       <footer>
         <span class="grow result" role="status">${() => checkResultView(checkResult.value)}</span>
         ${button(t("Check credentials"), check, { kind: "line", disabled: isChecking })}
-        <button type="submit" class="button primary">${existing ? t("Save") : t("Create")}</button>
+        <button type="submit" class="button primary" ?disabled=${isChecking}>${submitLabel}</button>
       </footer>
     </form>
   `);
   return form;
 }
+
+/** @param {CheckResult} result @returns {result is {ok: boolean, account: string | null, error: any}} */
+const isResult = (result) => result !== null && result !== "checking";
 
 /**
  * Checks the typed credentials; where none are typed, the stored ones.
