@@ -3,6 +3,9 @@
 import io
 import random
 from collections.abc import Sequence
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import zstandard
@@ -12,6 +15,7 @@ from gristmill.errors import Unreadable, Unsupported
 from gristmill.readers import iwa
 from gristmill.readers.formats.image import image_metadata
 from gristmill.readers.formats.onenote import section_texts
+from gristmill.readers.formats.outlook_folders import as_mail
 from gristmill.readers.formats.subtitles import cues
 from gristmill.readers.timed_text import Speech, paragraphs, time_code
 from tests.readers import samples
@@ -218,7 +222,6 @@ async def test_what_can_not_be_read_is_refused_by_its_name_with_advice(read_samp
         b"Rar!\x1a\x07\x01\0": "Unpack",
         b"ITSF\3\0": "Decompile",
         b"AT&TFORM\0\1DJVM": "PDF",
-        b"!BDN\0\1": "mbox",
     }
     for data, advice in given.items():
         with pytest.raises(Unsupported) as refusal:
@@ -317,3 +320,33 @@ async def test_onenote_texts_are_found_in_any_language() -> None:
     ascii_text = b"\x10\0\0\0Spelt on Tuesday"
     section += string("Grinding") + ascii_text + string("Calibri Light") + string("PageTitle")
     assert list(section_texts(section)) == [*texts, "Spelt on Tuesday"]
+
+
+async def test_a_message_of_outlooks_data_file_becomes_mail(read_sample: ReadSample) -> None:
+    attachment = SimpleNamespace(long_filename="list.txt", size=4, read_buffer={4: b"oats"}.__getitem__)
+    message = SimpleNamespace(
+        subject="\x01\x05RE: Größe",
+        transport_headers="From: Ada <ada@example.com>\r\nTo: b@example.com,\r\n c@example.com\r\nX-Other: no\r\n",
+        sender_name="Unknown",
+        client_submit_time=datetime(2024, 3, 1, 12),
+        plain_text_body="Rye on Tuesday, für Größe.".encode("cp1252"),
+        html_body=None,
+        rtf_body=None,
+        number_of_attachments=1,
+        get_attachment=[attachment].__getitem__,
+    )
+    sink: Any = SimpleNamespace(warn=print, report_progress=lambda: None)
+    mail = as_mail(sink, message)
+    assert mail == as_mail(sink, message)
+    reading = await read_sample(mail, "a.eml")
+    assert reading.document == {
+        "title": "RE: Größe",
+        "authors": ["Ada <ada@example.com>"],
+        "recipients": ["b@example.com", "c@example.com"],
+        "created": "2024-03-01T12:00:00Z",
+    }
+    assert "Rye on Tuesday, für Größe." in reading.text
+    assert reading.files == {"list.txt": b"oats"}
+    with pytest.raises(Unreadable) as refusal:
+        await read_sample(b"!BDN" + bytes(2_000), "a.pst")
+    assert refusal.value.code == "corrupt"

@@ -24,6 +24,7 @@ _KIND_BY_MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"BZh", "bzip2"),
     (b"\xfd7zXZ\0", "xz"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"!BDN", "pst"),
     (b"7z\xbc\xaf\x27\x1c", "7z"),
     (b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d\xae\xb1\x53\x78\xd0\x29\x96\xd3", "onenote"),
 )
@@ -32,7 +33,6 @@ _UNSUPPORTED: tuple[tuple[bytes, str, str], ...] = (
     (b"ITSF", "a compiled help file (chm)", "Decompile it, and add the pages."),
     (b"Rar!", "a RAR archive", "Unpack it, and add the files or a zip archive of them."),
     (b"AT&TFORM", "a DjVu document", "Convert it to PDF."),
-    (b"!BDN", "an Outlook data file (pst)", "Export its folders as mbox or eml."),
     (b"\x7fELF", "a program", ""),
     (b"MZ", "a program", ""),
     (b"SQLite format 3", "a database", ""),

@@ -1,4 +1,4 @@
-"""Mail: one message (eml, mht) or many (mbox). Headers and text become content, attachments are handed over. A mailbox is read
+"""Mail: one message (eml, mht) or many (mbox; pst in `outlook_folders.py`). Headers and text become content, attachments are handed over. A mailbox is read
 message by message: each becomes a document of its own, and the content is the list of them; of a very large mailbox, the
 messages past the first 5,000 are read into the content.
 
@@ -41,20 +41,40 @@ def read(sink: Sink) -> None:
 
 def read_mbox(sink: Sink) -> None:
     """Read a mailbox, message by message."""
-    number = 0
-    for number, data in enumerate(_messages(sink), 1):
-        message = _parse(data)
+    mailbox = Mailbox(sink)
+    for data in _messages(sink):
+        mailbox.add(data)
+    mailbox.finish()
+
+
+class Mailbox:
+    """Hands over the messages of a mailbox, and lists them in the content."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.count = 0
+
+    def add(self, data: bytes, folder: str = "") -> None:
+        """Hand over a message that is in `folder`; past the limit, read it into the content."""
+        self.count += 1
+        sink, number, message = self._sink, self.count, _parse(data)
         subject = _header(message, "Subject") or f"Message {number}"
-        if number <= _MAX_MAILS and sink.task.depth > 0:
-            facts = " · ".join(filter(None, (_header(message, "From"), _header(message, "Date"))))
+        if not _has_content(message):
+            sink.add_text(f"- {subject}" + (f" ({folder})" if folder else "") + "\n", number)
+        elif number <= _MAX_MAILS and sink.task.depth > 0:
+            facts = " · ".join(filter(None, (folder, _header(message, "From"), _header(message, "Date"))))
             sink.add_text(f"- {subject}" + (f" ({facts})" if facts else "") + "\n", number)
-            sink.add_attachment(f"{number:05} {subject.replace('/', '-')[:100]}.eml", data, "message/rfc822")
+            name = f"{number:05} {subject.replace('/', '-')[:100]}.eml"
+            sink.add_attachment(f"{folder}/{name}" if folder else name, data, "message/rfc822")
         else:
             sink.add_text(f"\n---\n\n## {subject}\n\n", number)
             _add_message(sink, message, number)
-    sink.report.pages_total = sink.report.pages_read = number
-    if number > _MAX_MAILS:
-        sink.warn(f"mails_in_text:{number - _MAX_MAILS}")
+
+    def finish(self) -> None:
+        """Report how many messages there were."""
+        self._sink.report.pages_total = self._sink.report.pages_read = self.count
+        if self.count > _MAX_MAILS:
+            self._sink.warn(f"mails_in_text:{self.count - _MAX_MAILS}")
 
 
 def _metadata(message: Message) -> DocumentMetadata:
@@ -106,6 +126,11 @@ def _add_message(sink: Sink, message: Message, page: int) -> None:
         sink.add_text(body.strip() + "\n\n", page)
     for number, part in enumerate(_leaf_parts(message), 1):
         _add_attachment(sink, part, number)
+
+
+def _has_content(message: Message) -> bool:
+    """Whether there is something to read in a message besides its header."""
+    return message.is_multipart() or bool(_payload_bytes(message).strip())
 
 
 def _leaf_parts(message: Message, depth: int = 0) -> Iterator[Message]:
@@ -178,10 +203,8 @@ def _part_text(part: Message) -> str:
 
 
 def _header(message: Message, name: str) -> str:
-    try:
-        value = message.get(name)
-    except Exception:  # for some headers even the lenient parser raises
-        return ""
+    # As it was sent: the parser would replace bytes of other encodings than ASCII.
+    value = next((value for key, value in message.raw_items() if key.lower() == name.lower()), None)
     return _decode_header(str(value)) if value is not None else ""
 
 
