@@ -13,7 +13,7 @@ Filters = Annotated[
     typer.Option(
         "--filter",
         metavar="CONDITION",
-        help="Condition on metadata, such as 'year>=2020' or team=sales,support; or type=note. May be repeated.",
+        help="Condition on metadata, such as 'year>=2020', team=sales,support or 'document.created>=2024'; or type=note. May be repeated.",
     ),
 ]
 

@@ -67,7 +67,9 @@ class AgentTools:
             Json | None,
             Field(
                 description='Condition on metadata: {"op": "eq|ne|gt|gte|lt|lte|in|nin", "key": "year", "value": 2020}, '
-                'or {"and": [...]} and {"or": [...]} of them; {"types": ["note"]} for types of items.'
+                'or {"and": [...]} and {"or": [...]} of them; {"types": ["note"]} for types of items. '
+                "Documents declare document.title, document.authors, document.created (ISO date), document.language "
+                "(code) and document.keywords."
             ),
         ] = None,
     ) -> results.SearchResult:
