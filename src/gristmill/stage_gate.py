@@ -11,6 +11,7 @@ place while waiting for something that another base could use.
 """
 
 import asyncio
+import functools
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
@@ -26,6 +27,7 @@ def may_take(held: int, free: int, share: float) -> bool:
     return held < share / (1 - share) * (free - 1)
 
 
+@functools.lru_cache(maxsize=4096)  # every claim asks, mostly the same
 def room(held: int, free: int, share: float) -> int:
     """How many of the `free` places a base that holds `held` may take, one after the other."""
     taken = 0

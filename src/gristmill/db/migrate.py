@@ -107,10 +107,15 @@ async def _check_server(connection: psycopg.AsyncConnection) -> None:
             f"The database is PostgreSQL {connection.info.server_version // 10_000}; Gristmill needs 15 or later.",
             code="database_too_old",
         )
-    cursor = await connection.execute(
-        "select default_version from pg_available_extensions where name = 'vector'",
-    )
+    cursor = await connection.execute("select extversion from pg_extension where extname = 'vector'")
     row = await cursor.fetchone()
+    if (
+        row is None
+    ):  # an empty database. The server reads a file for each extension that it has to answer this
+        cursor = await connection.execute(
+            "select default_version from pg_available_extensions where name = 'vector'"
+        )
+        row = await cursor.fetchone()
     if row is None:
         raise SetupError(
             "The PostgreSQL server lacks the extension pgvector. Install the pgvector package for this server.",

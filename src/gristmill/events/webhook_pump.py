@@ -32,8 +32,10 @@ class WebhookPump:
         listener.subscribe("event", lambda _payload: self._wake.set())
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Run until cancelled, from the moment that the listener is connected."""
+        wait = POLL
         while True:
+            await clock.wait(self._wake, wait)
             self._wake.clear()
             try:
                 wait = await self._pump()
@@ -41,12 +43,11 @@ class WebhookPump:
                 self._failures.clear()
             except DatabaseUnavailable as error:
                 await self._outage.wait(error.message)
-                continue
+                self._wake.set()
             except Exception as error:  # a bug: without this loop webhooks would wait forever
                 await self._failures.wait_unexpected(error)
-                continue
+                self._wake.set()
             await clock.pause(_COALESCE)
-            await clock.wait(self._wake, wait)
 
     async def _pump(self) -> timedelta:
         async with self._db.connection() as tx:

@@ -57,6 +57,7 @@ async def keep_queueing(db: Database) -> None:
     """Queue jobs until cancelled. What a failed check missed is found by the next one, in any worker."""
     outage, failures = Outage(log, "the database"), Outage(log, "the queueing of index updates")
     while True:
+        await clock.pause(_CHECK_INTERVAL)
         try:
             await queue_updates(db)
             outage.clear()
@@ -65,7 +66,6 @@ async def keep_queueing(db: Database) -> None:
             await outage.wait(error.message)
         except Exception as error:  # a bug must not end the loop: deleted chunks would stay in the engine
             await failures.wait_unexpected(error)
-        await clock.pause(_CHECK_INTERVAL)
 
 
 class IndexUpdater:

@@ -6,8 +6,8 @@ other servers (a pool, such as webhooks) has slots apart, so that it takes none 
     claim loop       completes what is finished and claims what there is room for, in one statement; sleeps until a
                      notification, a finished job, or the poll interval, which grows while there is nothing to do (the
                      fallback when notifications are lost, or another worker has locked the lane)
-    heartbeat loop   renews the lease, stops what was cancelled, ticks (queues due jobs, requeues those of workers that
-                     are gone), fires due schedules, sweeps
+    heartbeat loop   renews the lease, stops what was cancelled, fires due schedules, sweeps: about once a second;
+                     ticks (queues due jobs, requeues those of workers that are gone): also whenever a job is due
 
 Neither loop ends because of an error: it logs the traceback once, pauses and goes on.
 
@@ -52,6 +52,7 @@ MAX_POLL = timedelta(seconds=1)
 MIN_POLL = timedelta(milliseconds=20)
 CLAIM_BATCH = 256
 _SWEEP_EVERY = 60.0
+_NOT_RELEASED = "worker could not release its jobs; they are requeued when its lease expires"
 SUSPECT_ATTEMPTS = 3  # attempts, of which the last was lost
 _SUSPECT_DELAY = timedelta(milliseconds=200)
 
@@ -300,37 +301,41 @@ class Worker:
     # ── the heartbeat loop ───────────────────────────────────────────────────────────────────────────────
 
     async def _heartbeat_loop(self) -> None:
-        max_wait = min(MAX_POLL, self._limits.lease / 3)
+        interval, heartbeat_at = min(MAX_POLL, self._limits.lease / 3).total_seconds(), -math.inf
         while True:
-            wait = max_wait
+            wait = interval
             try:
                 async with self._db.connection() as tx:
-                    wait = min(max_wait, await self._heartbeat(tx))
-                async with self._db.connection() as tx:
-                    await schedule.fire_due(tx)
+                    if self._heartbeat_now.is_set() or time.monotonic() >= heartbeat_at:
+                        self._heartbeat_now.clear()
+                        await self._heartbeat(tx)
+                        await schedule.fire_due(tx)
+                        heartbeat_at = time.monotonic() + interval
+                    wait = min((await self._tick(tx)).total_seconds(), heartbeat_at - time.monotonic())
                 self._heartbeat_failures.clear()
             except DatabaseUnavailable as error:
                 await self._outage.wait(error.message)
             except Exception as error:  # a bug: without heartbeats the lease expires, and no job becomes due
                 await self._heartbeat_failures.wait_unexpected(error)
-            self._heartbeat_now.clear()
-            await clock.wait(self._heartbeat_now, wait)
+            await clock.wait(self._heartbeat_now, timedelta(seconds=max(wait, 0)))
 
-    async def _heartbeat(self, tx: Tx) -> timedelta:
-        """Everything that a worker does about once a second; how soon it has to be done again."""
+    async def _heartbeat(self, tx: Tx) -> None:
+        """Renew the lease, and do what a worker does about once a second."""
         if not await store.renew_lease(tx, self.id, self._limits.lease):
             await self._rejoin()
         running_jobs = await store.running_jobs(tx, self.id)
-        for job in running_jobs:
-            if job.cancelling:
-                self._stop_job(job.id)
+        for job in [job for job in running_jobs if job.cancelling]:
+            self._stop_job(job.id)
         await self._requeue_unknown_jobs(tx, {job.id for job in running_jobs})
-        tick = await store.tick(tx)
-        if tick.expired:
-            log.warning("jobs of lost workers returned to the queue", extra={"count": tick.expired})
         if time.monotonic() - self._swept_at > _SWEEP_EVERY:
             self._swept_at = time.monotonic()
             await store.sweep(tx, self._limits.retention)
+
+    async def _tick(self, tx: Tx) -> timedelta:
+        """Queue due jobs; how soon the next one is due, or has to be looked for."""
+        tick = await store.tick(tx)
+        if tick.expired:
+            log.warning("jobs of lost workers returned to the queue", extra={"count": tick.expired})
         return MAX_POLL if tick.next_in is None else max(tick.next_in, timedelta(milliseconds=5))
 
     async def _requeue_unknown_jobs(self, tx: Tx, held_ids: set[JobId]) -> None:
@@ -355,10 +360,8 @@ class Worker:
             await store.register_worker(tx, self.id, info, self._limits.lease, lock_key=self._lock_key)
 
     async def _rejoin(self) -> None:
-        log.warning(
-            "worker was declared gone and registers again",
-            extra={"worker": self.id, "dropped": len(self._running)},
-        )
+        facts = {"worker": self.id, "dropped": len(self._running)}
+        log.warning("worker was declared gone and registers again", extra=facts)
         for _, task in list(self._running.values()):
             task.cancel()
         self.id = uuid4()
@@ -378,12 +381,9 @@ class Worker:
                 released = await store.unregister_worker(tx, self.id)
             log.info("worker stopped", extra={"worker": self.id, "released": released})
         except DatabaseUnavailable as error:
-            log.warning(
-                "worker could not release its jobs; they are requeued when its lease expires",
-                extra={"reason": error.message},
-            )
+            log.warning(_NOT_RELEASED, extra={"reason": error.message})
         except Exception:
-            log.exception("worker could not release its jobs; they are requeued when its lease expires")
+            log.exception(_NOT_RELEASED)
 
     def _on_activity(self, job: Job) -> None:
         running = [other for other, _ in self._running.values()]

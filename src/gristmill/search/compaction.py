@@ -95,10 +95,12 @@ async def _queue_compactions(tx: Tx, candidates: Collection[UUID]) -> int:
 
 
 async def keep_compacting(db: Database) -> None:
-    """Queue compactions until cancelled. Bases that a failed check missed are found by the next one, in any worker."""
+    """Queue compactions until cancelled. Bases that a failed check missed are found by the next one, in any worker. The first
+    check is not at once: a process that starts has other things to do."""
     outage, failures = Outage(log, "the database"), Outage(log, "the queueing of compactions")
     scheduler = CompactionScheduler(db)
     while True:
+        await clock.pause(_CHECK_INTERVAL)
         try:
             await scheduler.queue_due()
             outage.clear()
@@ -107,7 +109,6 @@ async def keep_compacting(db: Database) -> None:
             await outage.wait(error.message)
         except Exception as error:  # a bug must not end the loop: segments would never be merged again
             await failures.wait_unexpected(error)
-        await clock.pause(_CHECK_INTERVAL)
 
 
 async def mark_for_rebuild(tx: Tx, set_id: UUID) -> None:
