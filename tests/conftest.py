@@ -21,6 +21,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from pydantic import SecretStr
 
 from gristmill import app
 from gristmill.db import Database, local_server
@@ -93,11 +94,14 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(_MAX_WORKERS, (os.cpu_count() or 1) + 1)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of folders that `./check --fast` skips as a whole."""
+    """Mark the tests of folders that `./check --fast` skips as a whole. Those of pages come first, one after the other: so one
+    process runs them, and the others start neither a browser nor a server for it."""
     for item in items:
         if (marker := _MARKERS.get(item.path.parent.name)) is not None:
             item.add_marker(marker)
+    items.sort(key=lambda item: item.get_closest_marker("browser") is None)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -152,18 +156,24 @@ def server_url(request: pytest.FixtureRequest) -> str:
     return worker_input["server_url"] if worker_input is not None else request.config.stash[_server].url
 
 
+@pytest.fixture(scope="session")
+def admin_connection(server_url: str) -> Generator[psycopg.Connection]:
+    """A connection that creates and drops the databases of this process's tests."""
+    with psycopg.connect(server_url, autocommit=True) as connection:
+        yield connection
+
+
 @pytest.fixture
-def database_url(server_url: str) -> Generator[str]:
+def database_url(server_url: str, admin_connection: psycopg.Connection) -> Generator[str]:
     """A database with the schema, for this test only."""
     name = f"test_{uuid4().hex}"
-    with psycopg.connect(server_url, autocommit=True) as connection:
-        connection.execute(
-            sql.SQL("create database {} template {} strategy file_copy").format(
-                sql.Identifier(name), sql.Identifier(TEMPLATE)
-            )
+    admin_connection.execute(
+        sql.SQL("create database {} template {} strategy file_copy").format(
+            sql.Identifier(name), sql.Identifier(TEMPLATE)
         )
-        yield make_conninfo(server_url, dbname=name)
-        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+    )
+    yield make_conninfo(server_url, dbname=name)
+    admin_connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
 @pytest.fixture
@@ -203,21 +213,28 @@ def quick_embedder() -> Generator[dict[str, str]]:
         yield endpoint.embedder_settings(embedder.url)
 
 
-@pytest.fixture
-def settings(database_url: str, tmp_path: Path, cache_dir: Path) -> Settings:
-    """Settings on the test's database, with the quick embedder as the default."""
+@pytest.fixture(scope="session")
+def session_settings(cache_dir: Path) -> Settings:
+    """What the settings of all tests have in common, validated once: that takes as long as the start of a Gristmill."""
     return Settings.model_validate(
         {
-            "data_dir": tmp_path / "data",
             "cache_dir": cache_dir,
-            "database_url": database_url,
             "port": 0,
             "embedder": "hashed",
             "lease": 2,
+            "stop_grace": 0.5,  # at the end of a test, for jobs that it left running
             "reconcile_cron": NEVER,
             "reader_processes": 1,  # by default, the first document that needs one starts one for each core
         }
     )
+
+
+@pytest.fixture
+def settings(session_settings: Settings, database_url: str) -> Generator[Settings]:
+    """Settings on the test's database, with the quick embedder as the default."""
+    with tempfile.TemporaryDirectory(prefix="gristmill-data-", dir=memory_folder()) as folder:
+        own = {"data_dir": Path(folder) / "data", "database_url": SecretStr(database_url)}
+        yield session_settings.model_copy(update=own)
 
 
 @pytest.fixture

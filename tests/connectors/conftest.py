@@ -21,7 +21,7 @@ def settings(settings: Settings) -> Settings:
 @pytest.fixture(autouse=True)
 def short_indexing_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs check more often whether everything is indexed, because each test waits for several runs."""
-    monkeypatch.setattr(sync, "_INDEXING_POLL", timedelta(milliseconds=40))
+    monkeypatch.setattr(sync, "_INDEXING_POLL", timedelta(milliseconds=100))
 
 
 @pytest.fixture(params=sorted(FAKES))

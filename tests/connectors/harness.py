@@ -129,9 +129,10 @@ class ConnectorHarness:
             return await (await tx.execute(statement, parameters)).fetchall()
 
     async def run_delayed_jobs(self) -> None:
-        """Make delayed jobs of the connector due now."""
+        """Make delayed jobs of the connector and of its documents due now."""
+        subjects = await self.fetch("select distinct subject from job where state = 'delayed'")
         async with self.mill.db.transaction() as tx:
-            await jobs.run_now(tx, [self.connector.id])
+            await jobs.run_now(tx, [subject for (subject,) in subjects])
 
     async def refresh_permissions(self) -> None:
         """Read the permissions without a run, and wait until they are recorded."""

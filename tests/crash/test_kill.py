@@ -52,7 +52,7 @@ async def test_a_server_killed_while_indexing_finishes_everything_after_a_restar
         async def some_done() -> bool:
             return counts(server, base).get("completed", 0) >= 20
 
-        await wait_until(some_done)
+        await wait_until(some_done, every=0.02)
         server.kill()
     with run_serve(env, log=tmp_path / "log") as server:
         before = counts(server, base)

@@ -346,7 +346,16 @@ async def test_a_job_whose_death_can_never_be_handled_ends_with_its_last_attempt
         raise RuntimeError("a bug")
 
     handler = ScriptedHandler(*([Permanent("no")] * 9))
-    async with running_worker(db, {"plain": Handler(handler, on_dead)}):
+    async with running_worker(db, {"plain": Handler(handler, on_dead)}) as worker:
         await enqueue(db, Plain())
-        await wait_until(has_jobs(db, dead=1))
+
+        async def is_dead() -> bool:
+            async with (
+                db.connection() as tx
+            ):  # it is requeued by a heartbeat, here at every look, and due at once
+                await tx.execute("update job set run_at = now() where state = 'delayed'")
+                await tx.execute("select pg_notify('job_cancel', %s)", [str(worker.id)])
+            return await has_jobs(db, dead=1)()
+
+        await wait_until(is_dead)
     assert len(handler.jobs) == Plain.attempts
