@@ -86,8 +86,15 @@ MUTANTS = (
     Mutant(
         "ready-while-a-folder-is-listed",
         "db/functions/3_bases.sql",
-        "    if exists (select from item i where i.base_id = p_base and i.is_active) then",
-        "    if false then",
+        "    if exists (select from item i where i.base_id = p_base and i.is_active) or",
+        "    if",
+        ("S3-21",),
+    ),
+    Mutant(
+        "ready-before-images-are-described",
+        "db/functions/3_bases.sql",
+        " or base_has_waiting_images(p_base) then",
+        " then",
         ("S3-21",),
     ),
     Mutant(
