@@ -23,7 +23,7 @@ from typing import Any
 from gristmill.errors import NoText, Permanent, Transient, Unreadable, Unsupported
 from gristmill.identity import LOCAL_ORG, OrgId, scoped_digest
 from gristmill.readers import TextPart
-from gristmill.readers.front_matter import front_matter
+from gristmill.readers.front_matter import front_matter, has_front_matter
 from gristmill.readers.html_metadata import HTML_HEAD_BYTES, html_metadata
 from gristmill.readers.text_format import HEAD_BYTES, detect_format, looks_like_text, plain_format
 from gristmill.sources import Original
@@ -86,7 +86,7 @@ class InspectedOriginal:
             charset = self.original.charset or "utf-8"
             head = self.original.data[:HTML_HEAD_BYTES].decode(charset, errors="replace")
             return html_metadata(head).to_json()
-        return front_matter(beginning).to_json()
+        return front_matter(beginning).to_json() if has_front_matter(beginning) else {}
 
     def _page(self) -> Iterator[tuple[str, float]]:
         original = self.original

@@ -29,9 +29,14 @@ _KEYS = {
 }
 
 
+def has_front_matter(text: str) -> bool:
+    """Whether `text` begins as one with front matter does."""
+    return text.startswith(("---", "+++", "\ufeff"))
+
+
 def front_matter(text: str) -> DocumentMetadata:
     """What the front matter of `text` says."""
-    if not text.startswith(("---", "+++", "\ufeff")):
+    if not has_front_matter(text):
         return DocumentMetadata()
     block = _BLOCK.match(text[:_MAX_CHARACTERS])
     if block is None:
