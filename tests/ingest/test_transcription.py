@@ -166,7 +166,10 @@ async def test_a_recording_waits_for_its_endpoint_and_is_sent_once(
         shown = await wait_until(completed)
         assert shown["document"] == {"language": "en", "duration": "00:15:03"}
         (hit,) = await search(http, base, "bakers", limit=1, mode="text")
-        assert (hit["text"], hit["source"]["page"]) == ("The miller dresses the stones.\n\nBakers bake.", 1)
+        assert (hit["text"], hit["source"]["page"]) == (
+            "[00:12:30] The miller dresses the stones.\n\n[00:15:00] Bakers bake.",
+            1,
+        )
         other = await make_base(http, "other")
         again = await wait_until_ended(http, await upload(http, other, "copy.wav"))
         assert (again["status"], again["document"]) == ("completed", shown["document"])

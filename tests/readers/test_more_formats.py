@@ -80,10 +80,10 @@ async def test_subtitles_are_joined_without_times_tags_and_repetitions() -> None
 async def test_subtitles_have_a_page_for_each_paragraph(read_sample: ReadSample) -> None:
     reading = await read_sample(SRT, "a.srt")
     assert [(part.text, part.page) for part in reading.parts] == [
-        ("The miller grinds rye & oats.\n\n", 1),
-        ("The baker buys bread.\n\n", 2),
+        ("[00:00:01] The miller grinds rye & oats.\n\n", 1),
+        ("[00:01:10] The baker buys bread.\n\n", 2),
     ]
-    assert (await read_sample(VTT.encode("utf-16"), "a.vtt")).text.startswith("Ada: Stones")
+    assert (await read_sample(VTT.encode("utf-16"), "a.vtt")).text.startswith("[00:12:30] Ada: Stones")
 
 
 DOCBOOK = """<?xml version="1.0"?>

@@ -38,7 +38,7 @@ async def test_one_broken_byte_leaves_the_text_utf_8(read_sample: ReadSample) ->
         ("a.json", '{"a": 1}\n', '```json\n{"a": 1}\n```\n'),
         ("a.csv", 'a;b\n1;"two; |"\n', "| a | b |\n| --- | --- |\n| 1 | two; \\| |\n"),
         ("a.tsv", "a\tb\n1\t2", "| a | b |\n| --- | --- |\n| 1 | 2 |\n"),
-        ("a.vtt", "WEBVTT\n\n00:00.000 --> 00:01.000\n<v Ann>Hello</v>\n", "Ann: Hello\n\n"),
+        ("a.vtt", "WEBVTT\n\n00:00.000 --> 00:01.000\n<v Ann>Hello</v>\n", "[00:00:00] Ann: Hello\n\n"),
         ("a.unknown", "just text\0".replace("\0", "\x07"), "just text"),
     ],
 )

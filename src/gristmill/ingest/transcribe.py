@@ -93,7 +93,7 @@ class TranscriptReader:
         parts: list[NewContentPart] = []
         start = 0
         for number, paragraph in enumerate(transcript.paragraphs, 1):
-            text = paragraph.text.replace("\0", "") + "\n\n"
+            text = paragraph.markdown.replace("\0", "")
             parts.append(NewContentPart(content.digest, start, text, number if paragraph.time_code else None))
             start += len(text)
         version = NewVersion(

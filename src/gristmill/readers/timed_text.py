@@ -35,6 +35,11 @@ class TimedParagraph:
     time_code: str
     text: str
 
+    @property
+    def markdown(self) -> str:
+        """The paragraph as it is in the content, after its time code if that is known."""
+        return (f"[{self.time_code}] " if self.time_code else "") + self.text + "\n\n"
+
 
 def time_code(seconds: float) -> str:
     """Hours, minutes and seconds: `00:12:30`."""

@@ -1,4 +1,4 @@
-"""Subtitles (srt, vtt): what is said, as running text; each paragraph is a page that begins at its time code."""
+"""Subtitles (srt, vtt): what is said, as running text; each paragraph is a page that begins with its time code."""
 
 import codecs
 import html
@@ -28,7 +28,7 @@ def read(sink: Sink) -> None:
         decoder = codecs.getincrementaldecoder(encoding)("replace")
         texts = plain_text.decode_blocks(lambda: file.read(_BLOCK_BYTES), decoder)
         for number, paragraph in enumerate(paragraphs(cues(markdown_tables.split_lines(texts))), 1):
-            sink.add_text(paragraph.text + "\n\n", number)
+            sink.add_text(paragraph.markdown, number)
             sink.report.pages_total = sink.report.pages_read = number
 
 
