@@ -13,6 +13,7 @@ Pages = Mapping[str, tuple[str, str]]  # name → path, and a text that the page
 # Gzipped bytes of code that a browser fetches for its first page. Files are served as they are in the repository, with
 # comments and indentation: the largest page takes 86 kB.
 BUDGET = 90_000
+THEMES: tuple[Theme, ...] = ("light", "dark")
 
 
 @pytest.fixture
@@ -34,14 +35,14 @@ def page_paths(api: ApiHelper) -> Pages:
     hook = api.http.post("/api/webhooks", json={"url": "http://127.0.0.1:9/hook"}).json()["id"]
     api.http.post("/api/api-keys", json={"name": f"key {name}", "role": "reader"})
     return {
+        "queue": ("/queue", "bad.bin"),  # the first: from now on the file has failed
         "bases": ("/", f"pages {name}"),
-        "base": (f"/b/{base}?q=stones", "Stones"),
-        "item": (f"/b/{base}/i/{item}", "Stones"),
+        "base": (f"/b/{base}?q=stones&explain=1", "The miller dresses"),
+        "item": (f"/b/{base}/i/{item}", "The miller dresses"),
         "add": (f"/b/{base}?add=note", "Add content"),
-        "base settings": (f"/b/{base}/settings", "Name"),
+        "base settings": (f"/b/{base}/settings", "Maximum chunk size"),
         "connectors": ("/connectors", f"tool {name}"),
         "run": (f"/connectors/{tool}/runs/{run}", "Manual"),
-        "queue": ("/queue", "bad.bin"),
         "events": (f"/events?base={base}", "was created"),
         "webhooks": (f"/events/webhooks/{hook}", "Every event"),
         "general": ("/settings/general", "All checks passed"),
@@ -59,20 +60,20 @@ def open_page(page: Page, url: str, text: str) -> None:
     expect(page.locator("main, dialog").get_by_text(text).filter(visible=True).first).to_be_visible()
 
 
-@pytest.mark.parametrize(
-    ("theme", "size"), [("light", WIDE), ("dark", WIDE), ("light", PHONE), ("dark", PHONE)]
-)
+@pytest.mark.parametrize("size", [WIDE, PHONE])
 def test_no_page_has_an_accessibility_violation(
-    browser: Browser, ui_url: str, page_paths: Pages, theme: Theme, size: tuple[int, int]
+    browser: Browser, ui_url: str, page_paths: Pages, size: tuple[int, int]
 ) -> None:
-    """axe finds no violation, and no page is wider than its window."""
+    """axe finds no violation in either theme, and no page is wider than its window."""
     problems: dict[str, object] = {}
-    with profile(browser, size, theme) as tabs:
+    with profile(browser, size) as tabs:
         page = tabs.context.new_page()
         for name, (path, text) in page_paths.items():
             open_page(page, ui_url + path, text)
-            if violations_found := violations(page):
-                problems[name] = violations_found
+            for theme in THEMES:
+                page.emulate_media(color_scheme=theme)
+                if violations_found := violations(page):
+                    problems[f"{name}, {theme}"] = violations_found
             width = page.evaluate("document.documentElement.scrollWidth")
             if width > size[0]:
                 problems[f"{name}, wide"] = width
@@ -94,7 +95,7 @@ _CONTRASTS = """() => {
 }"""
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", THEMES)
 def test_every_kind_of_toast_can_be_read(browser: Browser, ui_url: str, theme: Theme) -> None:
     """The contrast of texts, actions and icons with their toast is at least 4.5:1."""
     with profile(browser, theme=theme) as tabs:
