@@ -20,6 +20,7 @@ from gristmill.errors import GristmillError
 from gristmill.readers import (
     Asset,
     AttachedFile,
+    DocumentFields,
     ReadLimits,
     ReadReport,
     TextPart,
@@ -83,6 +84,8 @@ async def outcome_of(pool: ReaderPool, path: Path, expect: str, name: str) -> Fi
                             outcome.assets += 1
                         case ReadReport(warnings=warnings):
                             outcome.warnings = warnings
+                        case DocumentFields():
+                            pass
         except GristmillError as error:
             outcome.code = error.code
             outcome.head = error.message
