@@ -38,7 +38,7 @@ OWNERS = {
     "files": {"file_batch", "file_batch_item", "stored_file"},
     "identity": {"api_key", "audit", "idempotency", "organisation", "session"},
     "jobs": {"job", "job_count", "job_history", "lane", "lane_owner", "schedule", "worker"},
-    "search": {"chunk", "deleted_chunk", "index_language", "index_task", "segment"},
+    "search": {"chunk", "deleted_chunk", "saved_search", "index_language", "index_task", "segment"},
 }
 OWNER = {table: package for package, tables in OWNERS.items() for table in tables}
 

@@ -37,6 +37,7 @@ ACTIONS_WITHOUT_BODY = [
     "check",
     "pause",
     "resume",
+    "sample-base",
 ]
 PARTS = {
     "event_id": "1",
@@ -88,6 +89,7 @@ async def create_one_of_each(admin: httpx.AsyncClient) -> dict[str, str]:
     run = (await admin.post(f"/api/connectors/{tool}/sync", json={"dryRun": True})).json()["runId"]
     model = {"name": "ours", "url": "https://example.org/v1", "model": "m", "dimensions": 8}
     embedder = (await admin.post("/api/embedders", json=model)).json()["name"]
+    saved = (await admin.post("/api/saved-searches", json={"name": "w", "search": {"query": "wheel"}})).json()
 
     async def is_done() -> bool:
         return (await admin.get(f"/api/knowledge-items/{item}")).json()["status"] == "completed"
@@ -102,6 +104,7 @@ async def create_one_of_each(admin: httpx.AsyncClient) -> dict[str, str]:
         "connector_id": tool,
         "run_id": run,
         "embedder_name": embedder,
+        "search_id": saved["id"],
         **await create_store(admin, base),
         **PARTS,
     }

@@ -17,6 +17,7 @@ WITHOUT = {"AnalyseOut", "Page_BaseOut_", "Page_ConnectorOut_", "Page_FailureOut
     "Page_KeyOut_",
     "Page_LineOut_",
     "Page_RunOut_",
+    "Page_SavedSearchOut_",
     "Page_WebhookOut_",
 }
 

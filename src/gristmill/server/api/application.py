@@ -19,6 +19,7 @@ from gristmill.server.api.routes import (
     ask,
     assets,
     bases,
+    capabilities,
     connectors,
     content,
     embedder_swaps,
@@ -31,6 +32,8 @@ from gristmill.server.api.routes import (
     keys,
     metrics,
     queue,
+    sample_base,
+    saved_searches,
     search,
     sessions,
     tree,
@@ -59,6 +62,9 @@ _ROUTERS = (
     queue.router,
     queue.workers,
     embedders.router,
+    saved_searches.router,
+    capabilities.router,
+    sample_base.router,
 )
 _NO_FRAMEWORK_TELEMETRY: TelemetryConfig = {
     "tracing": False,

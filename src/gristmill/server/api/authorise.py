@@ -195,8 +195,8 @@ async def _check_file(tx: Tx, caller: Caller, text: str) -> None:
 
 
 async def _check_nothing(_tx: Tx, _caller: Caller, _text: str) -> None:
-    """For parameters that belong to a resource that another parameter names, and for names that are looked up among those of
-    the caller's organisation."""
+    """For parameters that belong to a resource that another parameter names, and for names and ids that are looked up among
+    those of the caller or its organisation."""
 
 
 PATH_PARAMETER_CHECKS: Mapping[str, Callable[[Tx, Caller, str], Awaitable[None]]] = {
@@ -215,6 +215,7 @@ PATH_PARAMETER_CHECKS: Mapping[str, Callable[[Tx, Caller, str], Awaitable[None]]
     "asset_hash": _check_nothing,
     "user_id": _check_nothing,
     "embedder_name": _check_nothing,
+    "search_id": _check_nothing,
 }
 
 

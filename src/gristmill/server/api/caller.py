@@ -88,6 +88,13 @@ class Caller:
         """The id of its key, if it has one."""
         return None if self.key is None else self.key.id
 
+    @property
+    def owner(self) -> str:
+        """The name under which things of this caller's own are stored: the person that its key acts for, else the key itself."""
+        if self.key is None:
+            return "local"
+        return f"key:{self.key.id}" if self.key.email is None else f"user_email:{self.key.email}"
+
     def is_at_least(self, role: Role) -> bool:
         """Whether its role includes the rights of `role`."""
         return ROLES.index(self.role) >= ROLES.index(role)

@@ -22,6 +22,7 @@ from gristmill.integrity.readiness import Readiness
 from gristmill.jobs import JobId, QueueLimits
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.search import Searcher
+from gristmill.search.saved_searches import SavedSearchId
 from gristmill.server.api import caller as callers
 from gristmill.server.api.activity import ActivityRecorder
 from gristmill.server.api.caller import Caller
@@ -102,6 +103,13 @@ async def parse_job_id(job_id: str) -> JobId:
 async def parse_key_id(key_id: str) -> KeyId:
     """The key id of a path."""
     return KeyId(_parse_uuid(key_id, f"There is no key {key_id!r}.", "key_not_found"))
+
+
+async def parse_saved_search_id(search_id: str) -> SavedSearchId:
+    """The id of a saved search, of a path."""
+    return SavedSearchId(
+        _parse_uuid(search_id, f"You have no saved search {search_id!r}.", "saved_search_not_found")
+    )
 
 
 async def parse_connector_id(connector_id: str) -> ConnectorId:
