@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from gristmill import app
-from gristmill.identity import LOCAL_ORG
+from gristmill.identity import LOCAL_ORG, Role
 from gristmill.search import saved_searches
 from tests.api_calls import assert_problem
 from tests.server.clients import client_with_key, new_key
@@ -28,12 +28,13 @@ async def callers(mill: app.Gristmill) -> AsyncGenerator[dict[str, httpx.AsyncCl
     """A key, an admin's key, and two keys of one person."""
     async with AsyncExitStack() as stack:
         clients: dict[str, httpx.AsyncClient] = {}
-        for name, role, email in (
+        keys: list[tuple[str, Role, str | None]] = [
             ("key", "reader", None),
             ("admin", "admin", None),
             ("laptop", "reader", "ada@example.org"),
             ("phone", "reader", "ada@example.org"),
-        ):
+        ]
+        for name, role, email in keys:
             _, secret = await new_key(mill.db, LOCAL_ORG, role, email)
             clients[name] = await stack.enter_async_context(client_with_key(mill, secret))
         yield clients
