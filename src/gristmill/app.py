@@ -46,6 +46,7 @@ from gristmill.ingest.image_describers import (
     ImageDescriber,
     VisionDescriber,
 )
+from gristmill.ingest.move_items import tending_handlers
 from gristmill.ingest.processors import Processor
 from gristmill.ingest.stages import Stages
 from gristmill.ingest.swap import EmbedderSwapper
@@ -378,6 +379,7 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> di
         SweepIndex.kind: Handler(updater.sweep),
         MoveIndex.kind: Handler(move_index.IndexMover(db, parts.indexes).move),
         SwapEmbedder.kind: Handler(swapper.run, swapper.record_failure),
+        **tending_handlers(db, parts.embedders, pipeline.offload),
         RemoveChunkSet.kind: Handler(remover.remove_chunk_set),
     }
 

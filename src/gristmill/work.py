@@ -14,6 +14,8 @@
     sweep_index       base              base     5           base                      bulk
     move_index        base              base     unlimited   base                      normal
     swap_embedder     base              base     10          base                      bulk
+    index_title       item              base     10          item                      normal
+    move_items        bases, roots      base     10          bases and roots           normal
     remove_chunk_set  base, set         base     unlimited   set                       bulk
     deliver_events    webhook           its own  unlimited   webhook                   normal, in a pool of its own
     sync_connector    connector         its own  9           connector                 normal; interactive when a user starts it
@@ -161,6 +163,41 @@ class ReindexSubtree(Work):
     def key(self) -> str:
         """One job per selection."""
         return _selection_key(self.base_id, self.root_ids, "reindex")
+
+
+@dataclass(frozen=True)
+class IndexTitle(Work):
+    """Index the chunks of an item again, because its title has changed."""
+
+    kind = "index_title"
+    attempts = 10
+
+    item_id: ItemId
+
+    def key(self) -> str:
+        """One job per item; it notices a title that changes meanwhile."""
+        return f"item:{self.item_id}:title"
+
+    def subject(self) -> UUID:
+        """The item."""
+        return self.item_id
+
+
+@dataclass(frozen=True)
+class MoveItems(Work):
+    """Build the chunks of subtrees in another base, then let them belong to it."""
+
+    kind = "move_items"
+    attempts = 10
+
+    base_id: BaseId
+    root_ids: tuple[ItemId, ...]
+    target_id: BaseId
+    parent_id: ItemId | None = None
+
+    def key(self) -> str:
+        """One job per selection and target."""
+        return _selection_key(self.base_id, self.root_ids, f"move:{self.target_id}")
 
 
 @dataclass(frozen=True)

@@ -320,7 +320,9 @@ async def index_folder(worker: ManualWorker, base: Base, path: Path) -> dict[str
 async def items_by_title(worker: ManualWorker, base: Base) -> dict[str, Item]:
     """Every item of the base by its title; what is being deleted too."""
     async with worker.db.connection() as tx:
-        items = await catalog.list_items(tx, base.id, limit=1000, everywhere=True, include_deleting=True)
+        items = await catalog.list_items(
+            tx, base.id, catalog.ItemFilter(everywhere=True, include_deleting=True), limit=1000
+        )
     return {item.title: item for item in items}
 
 

@@ -311,7 +311,7 @@ async def test_deleted_items_are_hidden_as_soon_as_the_request_is_accepted(
     assert set((await worker.statuses()).values()) == {"deleting"}
     assert await worker.search_texts(base, "rye") == []
     async with worker.db.connection() as tx:
-        assert await catalog.list_items(tx, base.id, limit=9, everywhere=True) == []
+        assert await catalog.list_items(tx, base.id, catalog.ItemFilter(everywhere=True), limit=9) == []
         assert await catalog.find_item(tx, items["a.md"].id) is None
         assert (await catalog.base_stats(tx, [base.id]))[base.id].items == {}
     key = DeleteSubtree(base.id, (items["docs"].id,)).key()

@@ -1,10 +1,12 @@
 // @ts-check
 /** Every message that the pages show has a Chinese translation, in the file that is loaded with the page. */
 
-import { messages as common } from "../../src/gristmill/server/ui/static/js/locales/zh-common.js";
+import { messages as shared } from "../../src/gristmill/server/ui/static/js/locales/zh-common.js";
+import { messages as tend } from "../../src/gristmill/server/ui/static/js/locales/zh-tend.js";
 import { messages as admin } from "../../src/gristmill/server/ui/static/js/locales/zh-admin.js";
 import { messages as english } from "../../src/gristmill/server/ui/static/js/locales/en.js";
 
+const common = { ...shared, ...tend };
 const chinese = { ...common, ...admin };
 /** Modules that are only loaded with the admin pages, which load `zh-admin.js` too. */
 const ADMIN = new RegExp(

@@ -135,9 +135,12 @@ async def count_missing(tx: Tx, set_id: ChunkSetId) -> int:
     return (await queries.values(tx, "count_missing", set=set_id))[0]
 
 
-async def next_missing(tx: Tx, set_id: ChunkSetId, limit: int) -> list[MissingItem]:
-    """Some of the items that a set lacks."""
-    return await queries.many(tx, MissingItem, "next_missing", set=set_id, limit=limit)
+async def next_missing(
+    tx: Tx, set_id: ChunkSetId, limit: int, only: Sequence[ItemId] | None = None
+) -> list[MissingItem]:
+    """Some of the items that a set lacks, of all or of `only` these."""
+    ids = None if only is None else list(only)
+    return await queries.many(tx, MissingItem, "next_missing", set=set_id, limit=limit, only=ids)
 
 
 async def lock_missing(tx: Tx, versions: Sequence[tuple[ItemId, int]]) -> set[ItemId]:

@@ -66,7 +66,7 @@ select count(*)::int from missing_item m join item i on i.id = m.item_id
 select i.id, i.index_title as title, i.live_version as version, v.content_hash as content, i.chunking
   from missing_item m join item i on i.id = m.item_id and i.status <> 'deleting'
   join item_version v on v.item_id = i.id and v.version = i.live_version
- where m.set_id = %(set)s
+ where m.set_id = %(set)s and (%(only)s::uuid[] is null or m.item_id = any (%(only)s::uuid[]))
  order by m.item_id limit %(limit)s;
 
 -- name: lock_missing

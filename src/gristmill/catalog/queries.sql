@@ -218,16 +218,50 @@ select i.* from item_row i join base b on b.id = i.base_id left join item o on o
    and (%(type)s::text is null or i.type = %(type)s)
    and (%(under)s::uuid is null or i.id in (select s.id from item_subtree(array[%(under)s::uuid]) s where s.depth > 0))
    and (%(title)s::text is null or strpos(lower(i.title), lower(%(title)s)) > 0)
+   and (%(tags)s::jsonb is null or i.metadata @> %(tags)s::jsonb)
    and (%(after)s::uuid is null or i.id > %(after)s)
  order by i.id limit %(limit)s;
+
+-- name: list_items_sorted
+-- As list_items, in the order of a column, after a cursor: the value and the id of the last row of the page before.
+with keyed as (
+    select i.id, i.type as item_type,
+           case %(sort)s::text when 'title' then lower(i.title) when 'type' then i.type when 'status' then i.status else '' end
+               collate "C" as text,
+           case when %(descending)s then -1 else 1 end * coalesce(case %(sort)s::text
+               when 'size' then i.size_bytes::numeric when 'chunks' then i.chunk_count
+               when 'updated' then extract(epoch from i.updated_at) else 0 end,
+               case when %(descending)s then -1e30 else 1e30 end) as number
+      from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+     where i.base_id = %(base)s and (%(deleting)s or i.status <> 'deleting')
+       and b.status <> 'deleting' and (%(org)s::uuid is null or b.org_id = %(org)s)
+       and item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl)
+       and (%(everywhere)s or i.parent_id is not distinct from %(parent)s)
+       and (%(status)s::text is null or i.status = %(status)s)
+       and (%(type)s::text is null or i.type = %(type)s)
+       and (%(under)s::uuid is null or i.id in (select s.id from item_subtree(array[%(under)s::uuid]) s where s.depth > 0))
+       and (%(title)s::text is null or strpos(lower(i.title), lower(%(title)s)) > 0)
+       and (%(tags)s::jsonb is null or i.filterable @> %(tags)s::jsonb)),
+page as (
+    select k.id, k.text, k.number from keyed k
+     where %(after_id)s::uuid is null or k.number > %(after_number)s::numeric
+        or (k.number = %(after_number)s::numeric
+            and (case when %(descending)s then k.text < %(after_text)s::text collate "C"
+                      else k.text > %(after_text)s::text collate "C" end
+                 or (k.text = %(after_text)s::text collate "C" and k.id > %(after_id)s::uuid)))
+     order by k.number, case when not %(descending)s then k.text end, case when %(descending)s then k.text end desc, k.id
+     limit %(limit)s)
+select i.*, p.text as sort_text, p.number as sort_number from page p join item_row i on i.id = p.id
+ order by p.number, case when not %(descending)s then p.text end, case when %(descending)s then p.text end desc, p.id;
 
 -- name: set_acl
 -- Gives an item its own access list, or with null the inherited one.
 select item_set_acl(%(id)s, %(acl)s::text[]);
 
 -- name: set_metadata
--- Replaces the metadata of an item.
-update item set metadata = %(metadata)s, updated_at = clock_now() where id = %(id)s and status <> 'deleting' returning id;
+-- Replaces the metadata of an item, or all of it but the tags.
+update item set metadata = case when %(keep_tags)s and metadata ? 'tags' then jsonb_build_object('tags', metadata -> 'tags')
+                                else '{}' end || %(metadata)s, updated_at = clock_now() where id = %(id)s and status <> 'deleting' returning id;
 
 -- name: changes_watermark
 -- The start of the oldest transaction that writes items, or now minus the time a statement may need to take its lock.

@@ -205,9 +205,9 @@ async def set_acl(tx: Tx, item_id: ItemId, acl: Sequence[str] | None) -> None:
     await queries.run(tx, "set_acl", id=item_id, acl=None if acl is None else list(acl))
 
 
-async def set_metadata(tx: Tx, item_id: ItemId, metadata: dict[str, Any]) -> None:
-    """Replace the metadata that people gave an item."""
-    await queries.run(tx, "set_metadata", id=item_id, metadata=Jsonb(metadata))
+async def set_metadata(tx: Tx, item_id: ItemId, metadata: dict[str, Any], *, keep_tags: bool = False) -> None:
+    """Replace the metadata of an item. With `keep_tags`, for metadata from a source: the tags that people gave it stay."""
+    await queries.run(tx, "set_metadata", id=item_id, metadata=Jsonb(metadata), keep_tags=keep_tags)
 
 
 async def lock_live_version(tx: Tx, item_id: ItemId, version: int) -> bool:
@@ -311,42 +311,6 @@ def _key_parameters(key: ApiKey | None) -> dict[str, Any]:
 async def find_items(tx: Tx, ids: Sequence[ItemId], org: OrgId | None = None) -> list[Item]:
     """The items of these ids in any state; with `org`, those of that organisation."""
     return await queries.many(tx, Item, "find_items", ids=list(ids), org=org)
-
-
-async def list_items(
-    tx: Tx | Reads,
-    base_id: BaseId,
-    *,
-    limit: int,
-    after: ItemId | None = None,
-    parent: ItemId | None = None,
-    everywhere: bool = False,
-    under: ItemId | None = None,
-    include_deleting: bool = False,
-    status: str | None = None,
-    type: str | None = None,  # noqa: A002
-    title: str | None = None,
-    viewer: Viewer = ADMIN,
-) -> list[Item]:
-    """Roots, children of `parent`, with `under` all descendants of one item, or with `everywhere` all items, in the order
-    of their creation; none of a base that is being deleted or belongs to another organisation."""
-    return await queries.many(
-        tx,
-        Item,
-        "list_items",
-        base=base_id,
-        limit=limit,
-        after=after,
-        parent=parent,
-        everywhere=everywhere or under is not None,
-        under=under,
-        deleting=include_deleting,
-        status=status,
-        type=type,
-        title=title,
-        principals=viewer.principals,
-        org=viewer.org,
-    )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ returning id, base_id, parent_id, type, title, status, error_code, error_message
 -- any but deleting -> active, with new contents and a new version; the live version stays searchable.
 update item
    set title = %(title)s, source = %(source)s, blob_hash = %(blob)s, body = %(body)s, size_bytes = %(size)s,
-       metadata = coalesce(%(metadata)s::jsonb, metadata), chunking = %(chunking)s::jsonb,
+       metadata = case when %(metadata)s::jsonb is null then metadata
+                       when metadata ? 'tags' then jsonb_build_object('tags', metadata -> 'tags') || %(metadata)s::jsonb
+                       else %(metadata)s::jsonb end, chunking = %(chunking)s::jsonb,
        wanted_version = wanted_version + 1, error_code = null, error_message = null, updated_at = clock_now(),
        status = case when is_container then 'preparing' else 'processing' end,
        cause = %(cause)s

@@ -7,7 +7,9 @@ their creation, at any offset. A filter over the whole base costs one pass over 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
+
+from psycopg.types.json import Jsonb
 
 from gristmill.catalog.access import ADMIN, Viewer
 from gristmill.catalog.base import BaseId
@@ -36,11 +38,40 @@ class TreeFilter:
     title: str | None = None
     ids: Sequence[ItemId] = ()
     leaves: bool = False
+    types: Sequence[str] = ()
+    tag: str | None = None
 
     @property
     def is_flat(self) -> bool:
         """Whether it selects from the whole base, not from one level of the tree."""
-        return bool(self.statuses or self.title or self.ids or self.leaves)
+        return bool(self.statuses or self.title or self.ids or self.leaves or self.types or self.tag)
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the statements."""
+        return {
+            "parent": self.parent,
+            "flat": self.is_flat,
+            "statuses": list(self.statuses) or None,
+            "title": self.title or None,
+            "ids": list(self.ids) or None,
+            "leaves": self.leaves,
+            "types": list(self.types) or None,
+            "tags": Jsonb({"tags": [self.tag]}) if self.tag else None,
+        }
+
+
+SortKey = Literal["title", "type", "status", "size", "chunks", "updated"]
+
+
+@dataclass(frozen=True)
+class TreeOrder:
+    """The order of a list: by a column, or without one in the order of creation. Equal ones are in the order of creation."""
+
+    key: SortKey | None = None
+    is_descending: bool = False
+
+
+BY_CREATION = TreeOrder()
 
 
 @dataclass(frozen=True)
@@ -67,24 +98,37 @@ class _StatusCount:
 
 
 async def tree_window(
-    tx: Tx, base_id: BaseId, tree_filter: TreeFilter, *, offset: int, limit: int, viewer: Viewer = ADMIN
+    tx: Tx,
+    base_id: BaseId,
+    tree_filter: TreeFilter,
+    *,
+    offset: int,
+    limit: int,
+    order: TreeOrder = BY_CREATION,
+    viewer: Viewer = ADMIN,
 ) -> tuple[list[TreeRow], int]:
-    """The items from `offset` on, in the order of their creation, and how many there are in all."""
-    parameters = {
-        "base": base_id,
-        "parent": tree_filter.parent,
-        "flat": tree_filter.is_flat,
-        "statuses": list(tree_filter.statuses) or None,
-        "title": tree_filter.title or None,
-        "ids": list(tree_filter.ids) or None,
-        "leaves": tree_filter.leaves,
-        "principals": viewer.principals,
-    }
-    rows = await queries.many(tx, TreeRow, "tree_window", **parameters, offset=offset, limit=limit)
+    """The items from `offset` on, in this order, and how many there are in all."""
+    parameters = {"base": base_id, "principals": viewer.principals, **tree_filter.parameters()}
+    window = {"offset": offset, "limit": limit}
+    if order.key is None and not order.is_descending:
+        rows = await queries.many(tx, TreeRow, "tree_window", **parameters, **window)
+    else:
+        sort = {"sort": order.key or "created", "descending": order.is_descending}
+        ids = await queries.values(tx, "sorted_ids", **parameters, **window, **sort)
+        rows = await queries.many(tx, TreeRow, "tree_rows", ids=ids, principals=viewer.principals)
     if offset == 0 and len(rows) < limit:
         return rows, len(rows)
     (total,) = await queries.values(tx, "tree_total", **parameters)
     return rows, total
+
+
+async def matching_ids(
+    tx: Tx, base_id: BaseId, tree_filter: TreeFilter, *, limit: int, viewer: Viewer = ADMIN
+) -> list[ItemId]:
+    """The ids of the items that a filter selects, in the order of their creation."""
+    parameters = {"base": base_id, "principals": viewer.principals, **tree_filter.parameters()}
+    sort = {"sort": "created", "descending": False, "offset": 0, "limit": limit}
+    return await queries.values(tx, "sorted_ids", **parameters, **sort)
 
 
 async def base_stats(tx: Tx, bases: Sequence[BaseId], viewer: Viewer = ADMIN) -> dict[BaseId, BaseStats]:

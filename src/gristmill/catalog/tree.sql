@@ -15,6 +15,8 @@ with chosen as (
        and (%(ids)s::uuid[] is null or i.id = any (%(ids)s::uuid[]))
        and (%(title)s::text is null or strpos(lower(i.title), lower(%(title)s)) > 0)
        and not (%(leaves)s and i.is_container)
+       and (%(types)s::text[] is null or i.type = any (%(types)s::text[]))
+       and (%(tags)s::jsonb is null or i.filterable @> %(tags)s::jsonb)
        and item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl)
     order by 1 offset %(offset)s limit %(limit)s)
 select i.*,
@@ -31,6 +33,45 @@ select i.*,
   from chosen join item_row i on i.id = chosen.id join base b on b.id = i.base_id
  order by i.id;
 
+-- name: tree_rows
+-- These items with the number of their children and the titles of their ancestors, in this order.
+select i.*,
+       (select count(*)::int from item c left join item o on o.id = c.acl_from
+         where c.parent_id = i.id and c.status <> 'deleting'
+           and item_is_visible(%(principals)s::text[], c.acl_from, o.acl, b.acl)) as child_count,
+       case when i.parent_id is null then '{}' else array(
+           with recursive up(title, parent_id, acl_from, height) as (
+               select a.title, a.parent_id, a.acl_from, 1 from item a where a.id = i.parent_id
+               union all
+               select a.title, a.parent_id, a.acl_from, u.height + 1 from up u join item a on a.id = u.parent_id)
+           select u.title from up u left join item o on o.id = u.acl_from
+            where item_is_visible(%(principals)s::text[], u.acl_from, o.acl, b.acl) order by u.height desc) end as path
+  from unnest(%(ids)s::uuid[]) with ordinality u(id, n) join item_row i on i.id = u.id join base b on b.id = i.base_id
+ order by u.n;
+
+-- name: sorted_ids
+-- The ids of a window, in the order of a column; those that lack it come last, and equal ones by creation.
+select s.id from (
+    select i.id,
+           case %(sort)s::text when 'title' then lower(i.title) when 'type' then i.type when 'status' then i.status end as text,
+           case when %(descending)s then -1 else 1 end * case %(sort)s::text
+               when 'size' then i.size_bytes::numeric when 'chunks' then i.chunk_count
+               when 'updated' then extract(epoch from i.updated_at) end as number
+      from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+     where i.base_id = %(base)s and i.status <> 'deleting'
+       and (%(flat)s or i.parent_id is not distinct from %(parent)s::uuid)
+       and (%(statuses)s::text[] is null or i.status = any (%(statuses)s::text[]))
+       and (%(ids)s::uuid[] is null or i.id = any (%(ids)s::uuid[]))
+       and (%(title)s::text is null or strpos(lower(i.title), lower(%(title)s)) > 0)
+       and not (%(leaves)s and i.is_container)
+       and (%(types)s::text[] is null or i.type = any (%(types)s::text[]))
+       and (%(tags)s::jsonb is null or i.filterable @> %(tags)s::jsonb)
+       and item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl)) s
+ order by s.number nulls last, case when not %(descending)s then s.text collate "C" end,
+          case when %(descending)s then s.text collate "C" end desc,
+          case when %(sort)s::text = 'created' and %(descending)s then s.id end desc, s.id
+offset %(offset)s limit %(limit)s;
+
 -- name: tree_total
 -- How many items such a window can show in all.
 select (
@@ -46,6 +87,8 @@ select (
        and (%(ids)s::uuid[] is null or i.id = any (%(ids)s::uuid[]))
        and (%(title)s::text is null or strpos(lower(i.title), lower(%(title)s)) > 0)
        and not (%(leaves)s and i.is_container)
+       and (%(types)s::text[] is null or i.type = any (%(types)s::text[]))
+       and (%(tags)s::jsonb is null or i.filterable @> %(tags)s::jsonb)
        and item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl));
 
 -- name: base_stats

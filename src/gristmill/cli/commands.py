@@ -15,7 +15,7 @@ from gristmill.cli import (
     embedder_commands,
     embedder_swap,
     index_commands,
-    item_commands,
+    item_changes,
     key_commands,
     mcp_commands,
     search_commands,
@@ -257,7 +257,7 @@ def doctor(as_json: AsJson = False, data_dir: DataDir = None) -> None:
 
 
 cli.add_typer(embedder_swap.base_cli)  # with the commands of base_commands.py
-cli.add_typer(item_commands.item_cli)
+cli.add_typer(item_changes.item_cli)
 cli.command(
     examples=["gristmill events", "gristmill events handbook --follow", "gristmill events --type ItemFailed"]
 )(activity_commands.events)

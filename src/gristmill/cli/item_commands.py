@@ -13,7 +13,7 @@ from gristmill.errors import Invalid
 
 item_cli = CommandLine(
     name="item",
-    help="List, show, delete and retry items of bases.",
+    help="List, show, change, move, delete and retry items of bases.",
     examples=["gristmill item list handbook --status failed"],
 )
 ItemId = Annotated[

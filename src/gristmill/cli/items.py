@@ -54,6 +54,37 @@ async def delete(session: ClientSession, items: Sequence[Mapping[str, Any]]) -> 
     ]
 
 
+async def move(
+    session: ClientSession, item_ids: Sequence[str], to: str | None, folder: str | None
+) -> list[dict[str, Any]]:
+    """Move items into a folder, to the top of their base, or to another base; the API's response for each base."""
+    items = await find_all(session, item_ids)
+    options = {
+        "toBaseId": None if to is None else await base_id_by_name(session, to, create=False),
+        "parentId": None if folder is None else parse_id(folder),
+    }
+    if to is None and folder is not None:
+        options["toBaseId"] = (await find_item(session, folder))["baseId"]
+    return [
+        await session.client.move(
+            base_id, [item["id"] for item in items if item["baseId"] == base_id], **options
+        )
+        for base_id in dict.fromkeys(item["baseId"] for item in items)
+    ]
+
+
+async def tag(
+    session: ClientSession, item_ids: Sequence[str], added: Sequence[str], removed: Sequence[str]
+) -> dict[str, Any]:
+    """Add tags to items and remove others; the items that changed."""
+    items = await find_all(session, item_ids)
+    changed: list[str] = []
+    for base_id in dict.fromkeys(item["baseId"] for item in items):
+        ids = [item["id"] for item in items if item["baseId"] == base_id]
+        changed += (await session.client.tag(base_id, ids, add=added, remove=removed))["itemIds"]
+    return {"itemIds": changed}
+
+
 async def retry(session: ClientSession, item_ids: Sequence[str], base: str | None) -> CommandResult:
     """Reindex failed items: these, or all of a base."""
     if base is None:

@@ -108,6 +108,33 @@ class AsyncClient(HttpClient):
         body = {"itemIds": list(item_ids), **options}
         return await self.call("POST", f"/knowledge-bases/{base_id}/items/reindex", json=body)
 
+    async def change_item(self, item_id: str, **changes: Any) -> Json:
+        """Change the `title`, `metadata` or `acl` of an item, or the `content` of a note."""
+        return await self.call("PATCH", f"/knowledge-items/{item_id}", json=changes)
+
+    async def move(
+        self,
+        base_id: str,
+        item_ids: Sequence[str],
+        *,
+        toBaseId: str | None = None,  # noqa: N803
+        parentId: str | None = None,  # noqa: N803
+    ) -> Json:
+        """Move items with everything below them: under `parentId`, or to the top of a base."""
+        body = {"itemIds": list(item_ids), "toBaseId": toBaseId, "parentId": parentId}
+        return await self.call("POST", f"/knowledge-bases/{base_id}/items/move", json=body)
+
+    async def tag(
+        self, base_id: str, item_ids: Sequence[str], *, add: Sequence[str] = (), remove: Sequence[str] = ()
+    ) -> Json:
+        """Add tags to items, and remove others."""
+        body = {"itemIds": list(item_ids), "add": list(add), "remove": list(remove)}
+        return await self.call("POST", f"/knowledge-bases/{base_id}/items/tag", json=body)
+
+    async def tags(self, base_id: str) -> list[Json]:
+        """List the tags of a base, and how many items have each."""
+        return (await self.call("GET", f"/knowledge-bases/{base_id}/tags"))["items"]
+
     async def items_by_id(self, base_id: str, item_ids: Sequence[str]) -> dict[str, Item]:
         """Fetch the current state of items that were added together. A deleted item counts as failed."""
         waiting = sorted(item_ids)

@@ -117,6 +117,22 @@ class Client:
         """Reindex items with everything below them."""
         return self.run(lambda mill: mill.reindex(base_id, item_ids, **options))
 
+    def change_item(self, item_id: str, **changes: Any) -> Json:
+        """Change the `title`, `metadata` or `acl` of an item, or the `content` of a note."""
+        return self.run(lambda mill: mill.change_item(item_id, **changes))
+
+    def move(self, base_id: str, item_ids: Sequence[str], **options: Any) -> Json:
+        """Move items with everything below them: under `parentId`, or to the top of a base (`toBaseId`)."""
+        return self.run(lambda mill: mill.move(base_id, item_ids, **options))
+
+    def tag(self, base_id: str, item_ids: Sequence[str], **options: Any) -> Json:
+        """Add tags to items (`add`), and remove others (`remove`)."""
+        return self.run(lambda mill: mill.tag(base_id, item_ids, **options))
+
+    def tags(self, base_id: str) -> list[Json]:
+        """List the tags of a base, and how many items have each."""
+        return self.run(lambda mill: mill.tags(base_id))
+
     # ── search ───────────────────────────────────────────────────────────────────────────────────────────
 
     def search(self, query: str, base_ids: Sequence[str] | None = None, **options: Any) -> Answer:

@@ -207,7 +207,7 @@ class BatchWriter:
                 item_id = record_ids[document.ref.source_id]
                 new = _record_item(row, document, acl_by_audience.get(document.audience))
                 replaced = await catalog.replace_item(tx, item_id, new, run.id)
-                await catalog.set_metadata(tx, item_id, new.metadata)
+                await catalog.set_metadata(tx, item_id, new.metadata, keep_tags=True)
                 changed_items += [] if replaced is None else [replaced]
         if new_documents:
             new_items = [

@@ -157,6 +157,24 @@ class ItemsRemoved(Event):
 
 
 @dataclass(frozen=True)
+class ItemsChanged(Event):
+    """People changed what they say of items: `changes` names it (title, tags, metadata, acl, parent)."""
+
+    item_ids: tuple[ItemId, ...]
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ItemsMoved(Event):
+    """Subtrees moved to another base, with their ids and chunks: recorded in the base that they left and in the one they came to."""
+
+    root_ids: tuple[ItemId, ...]
+    items: int
+    from_base_id: BaseId
+    to_base_id: BaseId
+
+
+@dataclass(frozen=True)
 class ReindexAccepted(Event):
     """A reindex of subtrees was accepted; the searchable versions stay searchable until it is done."""
 

@@ -13,9 +13,10 @@ are written stay, and the next attempt makes the others.
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from gristmill import catalog, contents, faults, jobs
-from gristmill.catalog import Base, ChunkSet, MissingItem, Swap
+from gristmill.catalog import Base, ChunkSet, ItemId, MissingItem, Swap
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, embed_each
 from gristmill.errors import WorkError
@@ -64,9 +65,10 @@ class _Build:
 
     job: Job
     base: Base
-    swap: Swap
+    swap: Swap | None  # None: items on their way from another base
     chunk_set: ChunkSet
     embedder: Embedder
+    vector_sets: Sequence[UUID] = ()  # where else vectors of the same embedder may be
 
 
 class ChunkSetBuilder:
@@ -77,12 +79,26 @@ class ChunkSetBuilder:
 
     async def build(self, job: Job, base: Base, swap: Swap, chunk_set: ChunkSet, embedder: Embedder) -> bool:
         """Build some of the items that a set lacks; False when it lacks none."""
+        return await self._build(_Build(job, base, swap, chunk_set, embedder), None)
+
+    async def build_items(
+        self,
+        job: Job,
+        base: Base,
+        chunk_set: ChunkSet,
+        embedder: Embedder,
+        items: Sequence[ItemId],
+        vector_sets: Sequence[UUID],
+    ) -> bool:
+        """Build some of these items of another base, as far as the set lacks them; False when it lacks none."""
+        return await self._build(_Build(job, base, None, chunk_set, embedder, vector_sets), items)
+
+    async def _build(self, build: _Build, only: Sequence[ItemId] | None) -> bool:
         async with self._db.connection() as tx:
-            items = await catalog.next_missing(tx, chunk_set.id, _ITEMS)
+            items = await catalog.next_missing(tx, build.chunk_set.id, _ITEMS, only)
         if not items:
             return False
-        await embedder.load()
-        build = _Build(job, base, swap, chunk_set, embedder)
+        await build.embedder.load()
         pieces: list[_Piece] = []
         for item in items:
             async for piece in self._pieces(build, item):
@@ -140,7 +156,8 @@ class ChunkSetBuilder:
             sets = await catalog.find_sets_by_embedder(
                 tx, build.base.id, build.embedder.identity, _REUSE_SETS
             )
-            known = await publish.reusable_vectors(tx, [build.chunk_set.id, *sets], list(texts))
+            every_set = [build.chunk_set.id, *build.vector_sets, *sets]
+            known = await publish.reusable_vectors(tx, every_set, list(texts))
         new = {digest: text for digest, text in texts.items() if digest not in known}
         if not new:
             return _Vectors(known, 0, len(texts), 0)
@@ -181,21 +198,25 @@ class ChunkSetBuilder:
 
     async def _lock_wanted(self, tx: Tx, build: _Build, pieces: Sequence[_Piece]) -> list[_Piece]:
         """The pieces of items that are as they were when they were read, locked; none if the swap has ended."""
-        swap = await catalog.find_swap(tx, build.swap.id)
-        if swap is None or swap.state != "building":
-            return []
+        if build.swap is not None:
+            swap = await catalog.find_swap(tx, build.swap.id)
+            if swap is None or swap.state != "building":
+                return []
         items = {piece.item.id: piece.item.version for piece in pieces}
         locked = await catalog.lock_missing(tx, list(items.items()))
+        if build.swap is None:  # another move to the same base may have built them
+            locked &= set(await catalog.still_missing(tx, build.chunk_set.id, list(locked)))
         return [piece for piece in pieces if piece.item.id in locked]
 
     async def _count(self, tx: Tx, build: _Build, vectors: _Vectors) -> None:
-        await catalog.count_embedded(
-            tx,
-            build.swap.id,
-            embedded=vectors.embedded,
-            reused=vectors.reused,
-            tokens=vectors.tokens,
-        )
+        if build.swap is not None:
+            await catalog.count_embedded(
+                tx,
+                build.swap.id,
+                embedded=vectors.embedded,
+                reused=vectors.reused,
+                tokens=vectors.tokens,
+            )
         await jobs.reset_attempts(tx, [build.job])
 
     async def _write_pieces(

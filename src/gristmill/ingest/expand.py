@@ -132,6 +132,8 @@ class Expander:
         self, root: Item, rules: IgnoreRules, left_out: Counter[str]
     ) -> AsyncGenerator[list[ListedItem]]:
         """The source's entries in batches. `left_out` counts the skipped entries; it is complete after the last batch."""
+        if root.type == "directory" and "path" not in root.source:
+            return  # people file its children
         if root.type == "directory":
             path = Path(root.source["path"])
             top = Path(root.source.get("root", path))

@@ -26,6 +26,7 @@ from gristmill.errors import GristmillError, Transient, WorkError
 from gristmill.jobs import Priority, QueueLimits
 from gristmill.operations import guards
 from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
+from gristmill.operations.rename import enqueue_indexing
 from gristmill.sources import Source
 
 # Up to this many items are a request that a person waits for; more are an import.
@@ -168,9 +169,12 @@ async def _file_items(
     if on_conflict == "replace":
         for place in sorted(chosen & existing.keys()):
             released.append(await catalog.item_blob_hash(tx, existing[place]))
+            (before,) = await catalog.find_items(tx, [existing[place]])
             replaced = await catalog.replace_item(tx, existing[place], items[place], cause)
             if replaced is not None:
                 created.append(replaced)
+                if replaced.title != before.title and not replaced.is_container:
+                    await enqueue_indexing(tx, base, replaced)  # the contents may be the same
         return created, []
     ids = {_identity(items[place]): item.id for place, item in zip(fresh, created, strict=True)}
     skipped = [

@@ -67,15 +67,21 @@ async def require_container(tx: Tx, base: Base, parent_id: ItemId | None) -> Ite
     return parent
 
 
-async def outermost_selection(tx: Tx, base: Base, ids: Sequence[ItemId]) -> list[Item]:
-    """The selected items without duplicates and without those below another selected one; all must be of this base."""
+async def require_items(tx: Tx, base: Base, ids: Sequence[ItemId]) -> list[Item]:
+    """The selected items without duplicates, in any state; all must be of this base."""
     selected_ids = list(dict.fromkeys(ids))
     items = await catalog.find_items(tx, selected_ids, base.org_id)
     for missing in set(selected_ids) - {item.id for item in items}:
         raise NotFound(f"There is no item {missing}.", code="item_not_found")
     for item in items:
         _require_same_base(item, base)
-    outermost_ids = set(await catalog.outermost_ids(tx, selected_ids))
+    return items
+
+
+async def outermost_selection(tx: Tx, base: Base, ids: Sequence[ItemId]) -> list[Item]:
+    """The selected items without duplicates and without those below another selected one; all must be of this base."""
+    items = await require_items(tx, base, ids)
+    outermost_ids = set(await catalog.outermost_ids(tx, [item.id for item in items]))
     return [item for item in items if item.id in outermost_ids]
 
 

@@ -27,3 +27,11 @@ select distinct j.subject from job j join item i on i.id = j.subject
 -- name: find_parked_items
 -- Items whose indexing was interrupted in a base that does not resume by itself.
 select id from item where base_id = %(base)s and status = 'failed' and error_code = 'interrupted' order by id limit %(limit)s;
+
+-- name: find_busy_items
+-- One of these items that living jobs are about.
+select j.subject from job j where j.subject = any (%(ids)s::uuid[]) and j.state <> 'dead' limit 1;
+
+-- name: find_living_jobs
+-- The living jobs of a kind in a lane.
+select j.id from job j where j.lane = %(lane)s and j.kind = %(kind)s and j.state <> 'dead';

@@ -32,12 +32,14 @@ class SubtreeActive(Conflict):
 
     code = "subtree_active"
 
-    def __init__(self, blocking: Sequence[UnfinishedItem]) -> None:
+    def __init__(
+        self,
+        blocking: Sequence[UnfinishedItem],
+        advice: str = "Wait until all items are completed or failed, or set onActive.",
+    ) -> None:
         first = blocking[0]
         more = f", and {len(blocking) - 1} more" if len(blocking) > 1 else ""
-        super().__init__(
-            f"{first.title!r} is {first.status}{more}. Wait until all items are completed or failed, or set onActive."
-        )
+        super().__init__(f"{first.title!r} is {first.status}{more}. {advice}")
         self.blocking = list(blocking)
 
 

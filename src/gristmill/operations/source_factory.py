@@ -59,6 +59,8 @@ class SourceFactory:
                 return self.file_source(Path(item.source["path"]), disk_access(self.disk, item.source))
             case "url" | "sitemap":
                 return replace(self.url_source(item.source["url"]), validators=validators or {})
+            case "directory" if "path" not in item.source:
+                return UserFolderSource(item.title)
             case "directory":
                 return FolderSource(Path(item.source["path"]), disk_access(self.disk, item.source))
             case "connector":
@@ -129,6 +131,21 @@ class ConnectorSource:
     async def read(self) -> Original:
         """Raise: a connector has no text of its own."""
         raise Unsupported(f"{self.name} is a connector.")
+
+
+@dataclass(frozen=True)
+class UserFolderSource:
+    """A folder that people made in a base: they file the items, so there is nothing to probe or list."""
+
+    name: str
+
+    async def probe(self) -> int:
+        """0."""
+        return 0
+
+    async def read(self) -> Original:
+        """Raise: a folder has no text of its own."""
+        raise Unsupported(f"{self.name} is a folder.")
 
 
 @dataclass(frozen=True)

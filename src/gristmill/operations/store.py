@@ -38,6 +38,16 @@ async def find_waiting_for_deleted(tx: Tx, lane: str, limit: int) -> Sequence[UU
     return await queries.values(tx, "find_waiting_for_deleted", lane=lane, limit=limit)
 
 
+async def find_busy_items(tx: Tx, ids: Sequence[ItemId]) -> list[ItemId]:
+    """One of the items that living jobs are about; none if there is none."""
+    return await queries.values(tx, "find_busy_items", ids=list(ids))
+
+
+async def find_living_jobs(tx: Tx, lane: str, kind: str) -> Sequence[UUID]:
+    """The living jobs of a kind in a lane."""
+    return await queries.values(tx, "find_living_jobs", lane=lane, kind=kind)
+
+
 async def find_dead_for_deleted(tx: Tx, lane: str) -> Sequence[UUID]:
     """Items being deleted that dead jobs of a lane are about."""
     return await queries.values(tx, "find_dead_for_deleted", lane=lane)

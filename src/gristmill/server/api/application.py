@@ -36,6 +36,7 @@ from gristmill.server.api.routes import (
     saved_searches,
     search,
     sessions,
+    tending,
     tree,
     webhooks,
 )
@@ -44,6 +45,7 @@ from gristmill.server.api.routes import (
 _ROUTERS = (
     items.router,
     tree.router,
+    tending.router,
     search.router,
     ask.router,
     bases.router,

@@ -133,17 +133,17 @@ def _check_role(caller: Caller, rule: Rule) -> None:
 
 
 async def _check_base(tx: Tx, caller: Caller, text: str) -> None:
-    await _check_sees_whole_base(
+    await check_sees_whole_base(
         tx, caller, (await guards.require_base(tx, await parse_base_id(text), caller.viewer)).id
     )
 
 
 async def _check_item(tx: Tx, caller: Caller, text: str) -> None:
     item = await guards.require_item(tx, await parse_item_id(text), caller.viewer)
-    await _check_sees_whole_base(tx, caller, item.base_id)
+    await check_sees_whole_base(tx, caller, item.base_id)
 
 
-async def _check_sees_whole_base(tx: Tx, caller: Caller, base_id: BaseId) -> None:
+async def check_sees_whole_base(tx: Tx, caller: Caller, base_id: BaseId) -> None:
     """An editor must see every item of a base to change it: a change also affects items around, above and below it."""
     if not caller.viewer.is_admin and await catalog.has_hidden_items(tx, base_id, caller.viewer):
         raise Forbidden(
@@ -191,7 +191,7 @@ async def _check_file(tx: Tx, caller: Caller, text: str) -> None:
         raise no_such_file(file_id)
     bases = {item.base_id for item in await files.items_of_file(tx, file_id, caller.org)}
     for base_id in bases:
-        await _check_sees_whole_base(tx, caller, base_id)
+        await check_sees_whole_base(tx, caller, base_id)
 
 
 async def _check_nothing(_tx: Tx, _caller: Caller, _text: str) -> None:

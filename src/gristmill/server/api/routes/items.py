@@ -9,7 +9,7 @@ from uuid import UUID
 from fastapi import Query, Response
 
 from gristmill import catalog, contents, search, validation
-from gristmill.catalog import BaseId, ItemId, ItemStatus
+from gristmill.catalog import BaseId, ItemFilter, ItemId, ItemStatus, SortKey, TreeOrder, Viewer
 from gristmill.db import Tx
 from gristmill.errors import FieldError, Forbidden, GristmillError, Invalid, PathNotAllowed
 from gristmill.identity import OrgId
@@ -44,6 +44,7 @@ from gristmill.server.api.schemas.new_items import (
     ReindexSelection,
     Selection,
 )
+from gristmill.server.api.selections import id_batches
 from gristmill.sources.disk import DiskAccess
 from gristmill.work import OnActive
 
@@ -72,7 +73,8 @@ async def patch_item(
     response: Response,
     if_match: IfMatch = None,
 ) -> ItemOut:
-    """Change the access list or the metadata of an item without reindexing it. Only admins may change access lists."""
+    """Change the title, the metadata or the access list of an item, or the text of a note. A new text is a new version: the old one
+    answers until it is indexed. Only admins may change access lists."""
     if "acl" in body.model_fields_set and not caller.viewer.is_admin:
         raise Forbidden("Only admins can change access lists. Use an admin's key.", code="role_too_low")
     async with context.db.connection() as tx:
@@ -81,9 +83,13 @@ async def patch_item(
         context.db,
         item.base_id,
         item.id,
-        acl=body.acl,
-        inherit=body.acl is None and "acl" in body.model_fields_set,
-        metadata=body.metadata,
+        describe.ItemDescription(
+            title=body.title,
+            content=body.content,
+            acl=body.acl,
+            inherit=body.acl is None and "acl" in body.model_fields_set,
+            metadata=body.metadata,
+        ),
         check=lambda updated_at: check_if_match(if_match, updated_at),
     )
     set_etag(response, changed.updated_at)
@@ -202,17 +208,16 @@ async def list_items(
     status: ItemStatus | None = None,
     type: str | None = None,  # noqa: A002
     q: Annotated[str | None, Query(max_length=500)] = None,
+    tag: Annotated[str | None, Query(max_length=60)] = None,
     include_deleting: Annotated[bool, Query(alias="includeDeleting")] = False,
+    sort: SortKey | None = None,
+    descending: bool = False,
     limit: Limit = 100,
-    cursor: UUID | None = None,
+    cursor: Annotated[str | None, Query(max_length=4000)] = None,
 ) -> Page[ItemOut]:
-    """List items in the order they were added: the roots; the children of `parentId`; all items with `parentId=*`; or
-    everything below `under`."""
-    items = await catalog.list_items(
-        context.db.reads,
-        base_id,
-        limit=limit,
-        after=ItemId(cursor) if cursor else None,
+    """List items: the roots; the children of `parentId`; all items with `parentId=*`; or everything below `under`. In the order they
+    were added, or of the column `sort`; items that lack it come last."""
+    chosen = ItemFilter(
         parent=_parse_parent_id(parent_id),
         everywhere=parent_id == "*",
         under=ItemId(under) if under else None,
@@ -220,11 +225,42 @@ async def list_items(
         status=status,
         type=type,
         title=q,
-        viewer=viewer,
+        tag=tag,
     )
-    if not items:  # a visible item implies a visible base, so only an empty page needs the check
+    page = await _page_of_items(context, base_id, chosen, TreeOrder(sort, descending), limit, cursor, viewer)
+    if not page.items:  # a visible item implies a visible base, so only an empty page needs the check
         await guards.require_base(context.db.reads, base_id, viewer)
-    return page_of(items, limit, ItemOut.of)
+    return page
+
+
+async def _page_of_items(
+    context: ApiContext,
+    base_id: BaseId,
+    chosen: ItemFilter,
+    order: TreeOrder,
+    limit: int,
+    cursor: str | None,
+    viewer: Viewer,
+) -> Page[ItemOut]:
+    try:
+        if order == catalog.BY_CREATION:
+            items = await catalog.list_items(
+                context.db.reads,
+                base_id,
+                chosen,
+                limit=limit,
+                after=ItemId(UUID(cursor)) if cursor else None,
+                viewer=viewer,
+            )
+            return page_of(items, limit, ItemOut.of)
+        rows = await catalog.list_items_sorted(
+            context.db.reads, base_id, chosen, order, limit=limit, after=cursor, viewer=viewer
+        )
+    except ValueError:
+        raise Invalid(
+            "The cursor is invalid. Send the nextCursor of the page before, with the same order."
+        ) from None
+    return page_of(rows, limit, ItemOut.of, cursor=catalog.sort_cursor)
 
 
 def _parse_parent_id(parent_id: str | None) -> ItemId | None:
@@ -238,18 +274,28 @@ def _parse_parent_id(parent_id: str | None) -> ItemId | None:
 
 @router.post("/knowledge-bases/{base_id}/items/delete", status_code=202)
 async def delete_items(base_id: PathBase, body: Selection, context: CurrentContext) -> AcceptedOut:
-    """Delete items with everything below them. From this response on no request returns them."""
-    return AcceptedOut.of(
-        await delete.delete(context.db, base_id, [ItemId(item_id) for item_id in body.item_ids])
-    )
+    """Delete items with everything below them. From this response on no request returns them. Of several jobs, `jobId` is the last."""
+    accepted = AcceptedOut(root_ids=[], job_id=None)
+    for item_ids in await id_batches(context.db, base_id, body):
+        deleted = AcceptedOut.of(await delete.delete(context.db, base_id, item_ids))
+        accepted = AcceptedOut(root_ids=[*accepted.root_ids, *deleted.root_ids], job_id=deleted.job_id)
+    return accepted
 
 
 @router.post("/knowledge-bases/{base_id}/items/reindex", status_code=202)
 async def reindex_items(
     base_id: PathBase, body: ReindexSelection, context: CurrentContext, response: Response
 ) -> ReindexOut:
-    """Reindex items with everything below them. The live versions stay searchable until the new ones are complete."""
-    result = await _reindex(context, base_id, [ItemId(item_id) for item_id in body.item_ids], body.on_active)
+    """Reindex items with everything below them. The live versions stay searchable until the new ones are complete. Of several
+    jobs, `jobId` is the last."""
+    result = ReindexOut(root_ids=[], job_id=None, failed=[])
+    for item_ids in await id_batches(context.db, base_id, body):
+        batch = await _reindex(context, base_id, item_ids, body.on_active)
+        result = ReindexOut(
+            root_ids=[*result.root_ids, *batch.root_ids],
+            job_id=batch.job_id or result.job_id,
+            failed=[*result.failed, *batch.failed],
+        )
     response.status_code = 202 if result.root_ids or not result.failed else 200
     return result
 

@@ -6,7 +6,7 @@ from uuid import UUID
 from fastapi import Query
 
 from gristmill import catalog
-from gristmill.catalog import ItemId, ItemStatus, TreeFilter
+from gristmill.catalog import ItemId, ItemStatus, SortKey, TreeFilter, TreeOrder
 from gristmill.operations import guards
 from gristmill.server.api.context import CurrentContext, CurrentViewer, PathBase
 from gristmill.server.api.router import ApiRouter
@@ -28,21 +28,33 @@ async def show_tree(
     q: Annotated[str | None, Query(max_length=500)] = None,
     ids: Annotated[list[UUID] | None, Query(max_length=100)] = None,
     leaves: bool = False,
+    type: Annotated[list[str] | None, Query(max_length=10)] = None,  # noqa: A002
+    tag: Annotated[str | None, Query(max_length=60)] = None,
+    sort: SortKey | None = None,
+    descending: bool = False,
     offset: Annotated[int, Query(ge=0, le=_MAX_OFFSET)] = 0,
     limit: Limit = 100,
 ) -> TreeOut:
-    """Show a window of the roots; of the children of `parentId`; or, with `status`, `q`, `ids` or `leaves`, of all items
-    that match."""
+    """Show a window of the roots; of the children of `parentId`; or, with `status`, `q`, `ids`, `leaves`, `type` or `tag`, of all
+    items that match. In the order they were added, or of the column `sort`; items that lack it come last."""
     selection = TreeFilter(
         parent=ItemId(parent_id) if parent_id else None,
         statuses=[str(value) for value in status or ()],
         title=q,
         ids=[ItemId(value) for value in ids or ()],
         leaves=leaves,
+        types=type or (),
+        tag=tag,
     )
     async with context.db.connection() as tx:
         await guards.require_base(tx, base_id, viewer)
         rows, total = await catalog.tree_window(
-            tx, base_id, selection, offset=offset, limit=limit, viewer=viewer
+            tx,
+            base_id,
+            selection,
+            offset=offset,
+            limit=limit,
+            order=TreeOrder(sort, descending),
+            viewer=viewer,
         )
     return TreeOut(items=[TreeRowOut.from_item(item) for item in rows], offset=offset, total=total)

@@ -118,6 +118,10 @@ Name = Annotated[
 Title = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500), AfterValidator(_one_line)
 ]
+# Short, so that a row shows several.
+Tag = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=60), AfterValidator(_one_line)
+]
 NonBlankText = Annotated[str, AfterValidator(_without_nul), AfterValidator(_not_blank)]
 PathText = Annotated[str, StringConstraints(min_length=1, max_length=4096), AfterValidator(_without_nul)]
 Pattern = Annotated[

@@ -15,8 +15,10 @@ from gristmill.server.api.schemas.common import (
     ApiModel,
     ErrorBody,
     JsonObject,
+    NonBlankText,
     RequestModel,
     StoredModel,
+    Title,
 )
 
 
@@ -89,8 +91,11 @@ class ItemOut(StoredModel):
 
 
 class ChangedItem(RequestModel):
-    """Changes to an item. `acl: null` removes the item's own access list, so that it inherits again."""
+    """Changes to an item. `content` is the text of a note; `acl: null` removes the item's own access list, so that it inherits
+    again."""
 
+    title: Title | None = None
+    content: NonBlankText | None = None
     acl: Acl | None = None
     metadata: JsonObject | None = None
 

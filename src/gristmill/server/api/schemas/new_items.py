@@ -7,13 +7,20 @@ request is answered (none where probing would make the caller wait for the netwo
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, Self, cast
 from uuid import UUID
 
-from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator, field_validator
+from pydantic import (
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+    model_validator,
+)
 
 from gristmill import validation
-from gristmill.catalog import NewItem, access
+from gristmill.catalog import ItemId, ItemStatus, NewItem, TreeFilter, access
 from gristmill.errors import FieldError, Invalid, Permanent
 from gristmill.operations import add
 from gristmill.operations.source_factory import ADDED_LOCALLY, FolderSource, SourceFactory
@@ -24,6 +31,7 @@ from gristmill.server.api.schemas.common import (
     PathText,
     Patterns,
     RequestModel,
+    Tag,
     Title,
 )
 from gristmill.sources import NoteSource, normalise
@@ -34,10 +42,9 @@ from gristmill.work import OnActive
 _MAX_NAME = 4096  # characters of an invalid entry that are sent back
 
 
-class _NewItemFields(RequestModel):
+class _AccessFields(RequestModel):
     """Fields of every item type. Without `acl` the item inherits the access list of its container or base."""
 
-    title: Title | None = None
     acl: Acl | None = None
     metadata: Annotated[JsonObject, Field(default_factory=dict)]
 
@@ -45,6 +52,12 @@ class _NewItemFields(RequestModel):
         """`item` with the access list and metadata of the request."""
         acl = None if self.acl is None else access.parse_acl(self.acl)
         return replace(item, acl=acl, metadata=self.metadata)
+
+
+class _NewItemFields(_AccessFields):
+    """Items that have a title of their own if none is sent."""
+
+    title: Title | None = None
 
 
 class NewNote(_NewItemFields):
@@ -145,6 +158,23 @@ class NewUrl(_WebItem):
         return add.ItemToAdd(self.new_item("url"), None, self.url)
 
 
+class NewFolder(_AccessFields):
+    """A folder of the base, which people file items in; it has no folder on a disk."""
+
+    type: Literal["folder"]
+    title: Title
+
+    @property
+    def name(self) -> str:
+        """Its title."""
+        return self.title
+
+    def to_entry(self, _sources: SourceFactory, _access: DiskAccess) -> add.ItemToAdd:
+        """The item to add."""
+        item = self.with_acl_and_metadata(NewItem("directory", self.title, self.title))
+        return add.ItemToAdd(item, None)
+
+
 class NewSitemap(_WebItem):
     """A sitemap, or a site whose robots.txt names one; each page becomes its own item."""
 
@@ -155,7 +185,9 @@ class NewSitemap(_WebItem):
         return add.ItemToAdd(self.new_item("sitemap"), None, self.url)
 
 
-AnyItem = Annotated[NewNote | NewFile | NewDirectory | NewUrl | NewSitemap, Field(discriminator="type")]
+AnyItem = Annotated[
+    NewNote | NewFile | NewDirectory | NewFolder | NewUrl | NewSitemap, Field(discriminator="type")
+]
 
 
 @dataclass(frozen=True)
@@ -173,7 +205,7 @@ class MalformedItem:
 
 def _validate_alone(
     value: object, validate: ValidatorFunctionWrapHandler
-) -> NewNote | NewFile | NewDirectory | NewUrl | NewSitemap | MalformedItem:
+) -> NewNote | NewFile | NewDirectory | NewFolder | NewUrl | NewSitemap | MalformedItem:
     """Keep an invalid entry as a MalformedItem, so that it does not cost the others."""
     try:
         return validate(value)
@@ -207,10 +239,53 @@ class NewItems(RequestModel):
     on_conflict: add.OnConflict = "rename"
 
 
-class Selection(RequestModel):
-    """Items, each including everything below it."""
+class SelectionFilter(RequestModel):
+    """Items that match every field: of the children of `parentId`, or of the whole base."""
 
-    item_ids: Annotated[list[UUID], Field(max_length=10_000)]
+    parent_id: UUID | None = None
+    status: Annotated[list[ItemStatus] | None, Field(max_length=10)] = None
+    type: Annotated[list[str] | None, Field(max_length=10)] = None
+    q: Annotated[str | None, Field(max_length=500)] = None
+    tag: Tag | None = None
+    leaves: bool = False
+
+    def to_tree_filter(self) -> TreeFilter:
+        """What it selects in the tree. A filter without a field selects the roots, and with them everything."""
+        return TreeFilter(
+            parent=ItemId(self.parent_id) if self.parent_id else None,
+            statuses=[str(status) for status in self.status or ()],
+            types=self.type or (),
+            title=self.q,
+            tag=self.tag,
+            leaves=self.leaves,
+        )
+
+
+class Selection(RequestModel):
+    """Items, each including everything below it: by their ids, or all that match a filter when the request is made."""
+
+    item_ids: Annotated[list[UUID] | None, Field(max_length=10_000)] = None
+    filter: SelectionFilter | None = None
+
+    @model_validator(mode="after")
+    def _require_one(self) -> Self:
+        if (self.item_ids is None) == (self.filter is None):
+            raise ValueError("must have either itemIds or filter")
+        return self
+
+
+class MovedSelection(Selection):
+    """Items to move: under `parentId`, or to the top of `toBaseId`, by default of their own base."""
+
+    to_base_id: UUID | None = None
+    parent_id: UUID | None = None
+
+
+class TaggedSelection(Selection):
+    """Tags to add to items, and tags to remove from them."""
+
+    add: Annotated[list[Tag], Field(max_length=50, default_factory=list)]
+    remove: Annotated[list[Tag], Field(max_length=50, default_factory=list)]
 
 
 class ReindexSelection(Selection):

@@ -14,7 +14,7 @@ from gristmill.db import Database
 from gristmill.files import FileId, FileStatus
 from gristmill.operations import guards
 from gristmill.operations.delete import delete
-from gristmill.operations.describe import describe
+from gristmill.operations.describe import ItemDescription, describe
 from gristmill.operations.files import FileToAttach, attach, no_such_file
 from gristmill.server.api import store_ids
 from gristmill.server.api.context import ApiContext, CurrentCaller, CurrentContext, CurrentViewer
@@ -139,7 +139,9 @@ async def change_store_file(
     item = await _require_document(context, base, store_file_id, ADMIN)
     shown = objects.attributes(item.metadata)
     others = {key: value for key, value in item.metadata.items() if key not in shown}
-    changed = await describe(context.db, base.id, item.id, metadata={**others, **(body.attributes or {})})
+    changed = await describe(
+        context.db, base.id, item.id, ItemDescription(metadata={**others, **(body.attributes or {})})
+    )
     return objects.store_file_object(base, await _require_document(context, base, store_file_id, ADMIN)) | {
         "attributes": objects.attributes(changed.metadata)
     }

@@ -22,9 +22,15 @@ function chooseLanguage() {
   return "en";
 }
 
+/** @returns {Promise<Messages>} */
+async function chineseMessages() {
+  const parts = await Promise.all([import("./locales/zh-common.js"), import("./locales/zh-tend.js")]);
+  return Object.assign({}, ...parts.map((part) => part.messages));
+}
+
 export const language = chooseLanguage();
 /** @type {Messages} */
-const messages = language === "zh" ? (await import("./locales/zh-common.js")).messages : english;
+const messages = language === "zh" ? await chineseMessages() : english;
 const locale = language === "zh" ? "zh-CN" : "en-US";
 const numberFormat = new Intl.NumberFormat(locale);
 const pluralRules = new Intl.PluralRules(locale);

@@ -5,7 +5,8 @@ import { each, html, signal } from "../core.js";
 import { t } from "../i18n.js";
 import { button, iconButton } from "./button.js";
 
-/** @typedef {{id: number, text: string, bad: boolean, action?: {label: string, onclick: () => unknown}}} Toast */
+/** @typedef {{label: string, onclick: () => unknown}} ToastAction */
+/** @typedef {{id: number, text: string | (() => string), bad: boolean, action?: ToastAction}} Toast */
 const visible = signal(/** @type {Toast[]} */ ([]));
 const DURATION = 5000;
 let nextId = 1;
@@ -15,11 +16,17 @@ function dismiss(id) {
   visible.value = visible.peek().filter((item) => item.id !== id);
 }
 
-/** @param {string} text @param {{bad?: boolean, action?: {label: string, onclick: () => unknown}}} [options] */
+/**
+ * @param {string | (() => string)} text
+ * @param {{bad?: boolean, lasting?: boolean, action?: {label: string, onclick: () => unknown}}} [options]
+ *   `lasting`: it stays until the caller closes it
+ * @returns {() => void} closes it
+ */
 export function toast(text, options = {}) {
   const id = nextId++;
   visible.value = [...visible.peek().slice(-3), { id, text, bad: options.bad ?? false, action: options.action }];
-  if (!options.bad) setTimeout(() => dismiss(id), DURATION);
+  if (!options.bad && !options.lasting) setTimeout(() => dismiss(id), DURATION);
+  return () => dismiss(id);
 }
 
 /** @param {unknown} error Shows the server's message. */

@@ -20,6 +20,14 @@ export const messages = {
     one: "{n} item is read, chunked and embedded again. Until that is done, search uses what is there now.",
     other: "{n} items are read, chunked and embedded again. Until that is done, search uses what is there now.",
   },
+  "Reindex {n} items?": { one: "Reindex {n} item?", other: "Reindex {n} items?" },
+  "Move {n} items": { one: "Move {n} item", other: "Move {n} items" },
+  "Moved {n} items": { one: "Moved {n} item", other: "Moved {n} items" },
+  "Moving {n} items to the other base": {
+    one: "Moving {n} item to the other base",
+    other: "Moving {n} items to the other base",
+  },
+  "Changed the tags of {n} items": { one: "Changed the tags of {n} item", other: "Changed the tags of {n} items" },
   "Deleted {n} items": { one: "Deleted {n} item", other: "Deleted {n} items" },
   "Recovered {n} items": { one: "Recovered {n} item", other: "Recovered {n} items" },
   "Dismissed {n} items": { one: "Dismissed {n} item", other: "Dismissed {n} items" },
@@ -35,7 +43,7 @@ export const messages = {
     other: "The text of {n} pages was recognised by OCR.",
   },
   "The text that OCR recognised on {n} pages is probably wrong.": {
-    one: "The text that OCR recognised on one page is probably wrong.",
+    one: "The text that OCR recognised on {n} page is probably wrong.",
     other: "The text that OCR recognised on {n} pages is probably wrong.",
   },
   "{n} pages contain no text, and OCR was not run on them.": {

@@ -4,7 +4,6 @@
  * stream; what the stream does not contain is fetched at most once a second.
  */
 
-import { api, fetchAll } from "../api.js";
 import { baseById, bases, leafCount, refreshBases } from "../bases.js";
 import { computed, effect, html, signal } from "../core.js";
 import { t } from "../i18n.js";
@@ -13,14 +12,16 @@ import { confirm } from "../components/dialog.js";
 import { kebab } from "../components/menu.js";
 import { emptyState, setPageTitle } from "../components/status.js";
 import { segments } from "../components/tabs.js";
-import { showError } from "../components/toast.js";
 import { go, setQuery } from "../router.js";
 import { allows } from "../session.js";
 import { TreeView } from "../tree/view.js";
-import { reindex, remove } from "./base/actions.js";
+import { reindex } from "./base/actions.js";
 import { createTree, followChanges, isPhone } from "./base/live-tree.js";
 import { searchPane } from "./base/search.js";
+import { createSelection } from "./base/selection.js";
+import { treeHead } from "./base/sort.js";
 import { banners, summary, watchQueue } from "./base/summary.js";
+import { tendingActions } from "./base/tending-actions.js";
 import { toolbar } from "./base/toolbar.js";
 import { dropZone, uploadPanel } from "./base/upload.js";
 
@@ -46,21 +47,15 @@ function baseNotFound() {
 /** @param {string} id @param {Computed<Base | null>} base @param {LiveRoute} route */
 function basePage(id, base, route) {
   const current = computed(() => route.value.params.item ?? null);
-  const selected = signal(/** @type {Set<string>} */ (new Set()));
   const tree = createTree(id, route);
+  const selection = createSelection(tree);
+  const selected = selection.ids;
   const queue = watchQueue(id);
   const canChange = computed(() => allows("admin") || (allows("editor") && queue.access.value === "allowed"));
   const actions = {
     /** @param {{id: string}} item */
     open: (item) => go(`/b/${id}/i/${item.id}${location.search}`),
-    /** @param {string[]} ids */
-    reindex: (ids) => reindex(id, ids, tree),
-    /** @param {string[]} ids */
-    remove: (ids) =>
-      remove(id, ids, tree, () => {
-        selected.value = new Set([...selected.peek()].filter((other) => !ids.includes(other)));
-        if (ids.includes(current.peek() ?? "")) go(`/b/${id}${location.search}`);
-      }),
+    ...tendingActions(id, tree, selection, () => current.peek()),
   };
   const view = new TreeView(tree, actions, {
     selected,
@@ -98,13 +93,8 @@ function basePage(id, base, route) {
       <div class="switch hide-desk">${paneSwitch(id, () => isPaneShown.value)}</div>
       <div class="split">
         <section class="items" aria-label="${t("Items")}">
-          ${toolbar(base, route, selected, { ...itemActions, retryAll: () => retryAll(id, tree) })}
-          <div class="tree-head" aria-hidden="true">
-            <span>${t("Name")}</span>
-            <span>${t("Status")}</span>
-            <span>${t("Progress")}</span>
-            <span>${t("Chunks")}</span>
-          </div>
+          ${toolbar(base, route, selection, { ...itemActions, retryAll: () => retryAll(id, tree) })}
+          ${treeHead(route)}
           ${view.box}${emptyView}
         </section>
         <section class="base-pane" aria-label="${() => (current.value ? t("Item") : t("Search"))}">${pane}</section>
@@ -144,7 +134,9 @@ function topBar(id, base, tree, openAddDialog, canChange) {
   const openSettings = () => go(`/b/${id}/settings`);
   const confirmReindex = () => reindexAll(/** @type {Base} */ (base.peek()), tree);
   const settingsEntry = { label: t("Settings"), icon: "gear", onselect: openSettings };
+  const newFolder = async () => (await import("./base/tend.js")).openNewFolder(id, tree);
   const menu = () => [
+    { label: t("New folder"), icon: "folder", onselect: newFolder },
     { label: t("Reindex all"), icon: "retry", onselect: confirmReindex },
     allows("admin") ? settingsEntry : null,
   ];
@@ -153,6 +145,7 @@ function topBar(id, base, tree, openAddDialog, canChange) {
       ${kebab(t("More"), menu)}
       <span class="hide-phone">
         ${allows("admin") ? iconButton(t("Settings"), "gear", openSettings) : null}
+        ${button(t("New folder"), newFolder, { icon: "folder", kind: "quiet" })}
         ${button(t("Reindex all"), confirmReindex, { icon: "retry", kind: "quiet" })}
       </span>
       ${button(t("Add content"), openAddDialog, { icon: "plus", kind: "primary" })}
@@ -192,8 +185,6 @@ function lazy(load, show) {
   return html`<div class="lazy">${() => (loaded.value ? show(loaded.value.it) : null)}</div>`;
 }
 
-const MAX_IDS = 500; // ids per request
-
 /** @param {Base} base @param {Tree} tree Reads everything again, after a confirmation: it can take hours of work. */
 async function reindexAll(base, tree) {
   const { id, name } = base;
@@ -206,44 +197,19 @@ async function reindexAll(base, tree) {
     kind: "primary",
   });
   if (!isConfirmed) return;
-  try {
-    const roots = await fetchAll(`/knowledge-bases/${id}/items`, {}, Infinity);
-    const ids = roots.map((item) => item.id);
-    for (let start = 0; start < ids.length; start += MAX_IDS) {
-      await reindex(id, ids.slice(start, start + MAX_IDS), tree);
-    }
-    refreshBases(id);
-  } catch (error) {
-    showError(error);
-  }
+  await reindex(id, { filter: {} }, tree);
+  refreshBases(id);
 }
 
 /** @param {string} id @param {Tree} tree Retries every item that has failed. */
-async function retryAll(id, tree) {
-  try {
-    /** @type {string[]} */ const ids = [];
-    let total = 1;
-    while (ids.length < total) {
-      const query = { status: "failed", leaves: true, limit: MAX_IDS, offset: ids.length };
-      const response = await api.get(`/knowledge-bases/${id}/tree`, query);
-      if (!response.items.length) break;
-      ids.push(...response.items.map((/** @type {any} */ item) => item.id));
-      total = response.total;
-    }
-    for (let start = 0; start < ids.length; start += MAX_IDS) {
-      await reindex(id, ids.slice(start, start + MAX_IDS), tree, "skip");
-    }
-  } catch (error) {
-    showError(error);
-  }
-}
+const retryAll = (id, tree) => reindex(id, { filter: { status: ["failed"], leaves: true } }, tree, "skip");
 
 /** @param {Tree} tree @param {TreeView} view @param {LiveRoute} route @param {(() => void) | null} add */
 function emptyTree(tree, view, route, add) {
   void tree.changed.value;
   if (view.rows.value.length || tree.root.total || tree.root.pages.get(0) !== "loaded") return null;
   const { query } = route.value;
-  if (query.get("filter") || query.get("find")) {
+  if (query.get("filter") || query.get("find") || query.get("tag")) {
     return emptyState("search", t("No matches"), t("No item matches this filter."));
   }
   if (!add) return emptyState("base", t("Nothing here yet"), t("Documents appear here when someone adds them."));

@@ -20,9 +20,11 @@ import { signal } from "../core.js";
 /** @typedef {{id: string | null, node: Node | null, total: number, rows: Map<number, Node>, open: boolean,
  *   pages: Map<number, "loading" | "loaded">, irregular: Node[] | null, depth: number}} Branch */
 /** @typedef {{branch: Branch, index: number, top: number, height: number, node: Node | undefined}} Row */
-/** @typedef {{status: string[], q: string}} Filter */
+/** @typedef {{status: string[], q: string, tag?: string}} Filter */
+/** @typedef {{sort: string, descending: boolean}} Order */
 
 const PAGE = 100;
+const MAX_WINDOW = 500; // rows of one request
 const RETRY_DELAY = 2000;
 const MAX_CONCURRENT = 3; // pages fetched at once; the browser has six connections in all
 /** @param {number} index */
@@ -37,6 +39,7 @@ export class Tree {
     this.changed = signal(0);
     this.error = signal(/** @type {Error | null} */ (null));
     /** @type {Filter | null} */ this.filter = null;
+    /** @type {Order | null} by a column; null: in the order they were added */ this.order = null;
     /** @type {Map<string, Node>} */ this.byId = new Map();
     /** @type {Set<string>} deleted ids; late updates of them are ignored */ this.removedIds = new Set();
     /** @type {Set<string>} containers to open as soon as they are loaded */ this.idsToOpen = new Set();
@@ -67,10 +70,11 @@ export class Tree {
 
   /**
    * @param {Filter | null} filter Shows all matching items as a flat list; null shows the tree.
-   * @returns {Promise<void>}
+   * @param {Order | null} [order] @returns {Promise<void>}
    */
-  async show(filter) {
+  async show(filter, order = null) {
     this.filter = filter;
+    this.order = order;
     this.epoch++;
     this.byId.clear();
     this.root = this.createBranch(null);
@@ -86,13 +90,7 @@ export class Tree {
     this.activeFetches++;
     const epoch = this.epoch;
     try {
-      const { status = [], q } = this.filter ?? {};
-      const query = this.filter ? { status, q, leaves: status.length > 0 } : { parentId: branch.id };
-      const response = await api.get(`/knowledge-bases/${this.base}/tree`, {
-        ...query,
-        offset: page * PAGE,
-        limit: PAGE,
-      });
+      const response = await this.fetchWindow(branch, page * PAGE, PAGE);
       if (epoch !== this.epoch) return void this.activeFetches--;
       branch.pages.set(page, "loaded");
       this.storeRows(branch, response.offset, response.items, response.total);
@@ -104,6 +102,35 @@ export class Tree {
     }
     this.activeFetches--;
     this.notify();
+  }
+
+  /** @param {Branch} branch @param {number} offset @param {number} limit @returns {Promise<any>} */
+  fetchWindow(branch, offset, limit) {
+    const { status = [], q, tag } = this.filter ?? {};
+    const query = this.filter ? { status, q, tag, leaves: status.length > 0 } : { parentId: branch.id };
+    return api.get(`/knowledge-bases/${this.base}/tree`, { ...query, ...this.order, offset, limit });
+  }
+
+  /**
+   * The ids of rows of one branch, also of those that were never visible.
+   * @param {Branch} branch @param {number} from @param {number} to the last one @returns {Promise<string[]>}
+   */
+  async idsBetween(branch, from, to) {
+    /** @type {string[]} */ const ids = [];
+    let index = from;
+    while (index <= to) {
+      const node = branch.rows.get(index);
+      if (node) {
+        ids.push(node.item.id);
+        index++;
+        continue;
+      }
+      const response = await this.fetchWindow(branch, index, Math.min(MAX_WINDOW, to - index + 1));
+      if (!response.items.length) break;
+      ids.push(...response.items.map((/** @type {Item} */ item) => item.id));
+      index += response.items.length;
+    }
+    return ids.filter((id) => !this.removedIds.has(id));
   }
 
   /** After an error, waits before the next fetch, so as not to load a server in trouble. */
@@ -203,7 +230,11 @@ export class Tree {
         continue;
       }
       const node = this.byId.get(item.id);
-      if (node) this.update(node, item);
+      if (node && !this.filter && (node.item.parentId ?? null) !== (item.parentId ?? null)) {
+        stale.add(node.parent); // it was moved to another folder
+        const target = item.parentId ? this.byId.get(item.parentId)?.children : this.root;
+        if (target?.open) stale.add(target);
+      } else if (node) this.update(node, item);
       else if (!this.removedIds.has(item.id)) {
         const parent = item.parentId ? this.byId.get(item.parentId) : null;
         if (this.filter || !item.parentId) stale.add(this.root);

@@ -73,6 +73,7 @@ export function createRow(row, view) {
         <span class="title">
           <span class="cut" title=${() => item().title}>${() => item().title}</span>
           ${() => hint(item(), Boolean(view.tree.filter))}
+          ${() => tagList(item(), view)}
           ${() => warning(item())}
         </span>
       </div>
@@ -104,11 +105,14 @@ function rowActions(item, view) {
   const more = kebab(t("More"), () => [
     { label: t("Details"), icon: "file", onselect: () => view.actions.open(item()) },
     { label: reindexLabel(), icon: "retry", onselect: () => view.actions.reindex(ids()) },
+    { label: t("Rename"), icon: "note", onselect: () => view.actions.rename(item()) },
+    { label: t("Move"), icon: "folder", onselect: () => view.actions.move(ids()) },
+    { label: t("Tags"), icon: "tag", onselect: () => view.actions.tag(ids()) },
     { label: t("Delete"), icon: "trash", danger: true, onselect: () => view.actions.remove(ids()) },
   ]);
   const buttons = view.isPhone() ? [more] : [
     iconButton(t("Reindex"), "retry", (event) => withoutPropagation(event, () => view.actions.reindex(ids()))),
-    iconButton(t("Delete"), "trash", (event) => withoutPropagation(event, () => view.actions.remove(ids()))),
+    more,
   ];
   for (const actionButton of buttons) actionButton.tabIndex = -1; // the grid's keyboard shortcuts do the same
   return buttons;
@@ -152,6 +156,30 @@ function handleClick(event, node, view) {
   else if (/** @type {Element} */ (event.target).closest(".twist") && view.canExpand(node)) view.toggle(node);
   else view.actions.open(node.item);
 }
+
+const SHOWN_TAGS = 3;
+
+/** @param {Item} item @param {TreeView} view */
+function tagList(item, view) {
+  const tags = tagsOf(item);
+  if (!tags.length) return null;
+  const more = tags.length - SHOWN_TAGS;
+  return html`
+    <span class="tags" title="${tags.join(", ")}">
+      ${tags.slice(0, SHOWN_TAGS).map((tag) => tagButton(tag, view))}
+      ${more > 0 ? html`<span class="tag">${`+${more}`}</span>` : null}
+    </span>
+  `;
+}
+
+/** @param {string} tag @param {TreeView} view */
+function tagButton(tag, view) {
+  const onclick = (/** @type {Event} */ event) => withoutPropagation(event, () => view.actions.filterByTag(tag));
+  return html`<button type="button" class="tag" tabindex="-1" @click=${onclick}>${tag}</button>`;
+}
+
+/** @param {{metadata?: any}} item @returns {string[]} */
+export const tagsOf = (item) => (Array.isArray(item.metadata?.tags) ? item.metadata.tags.map(String) : []);
 
 /** @param {Item} item @param {boolean} flat */
 function hint(item, flat) {

@@ -15,7 +15,9 @@ import { createRow } from "./row.js";
 /** @typedef {import("./model.js").Node} Node */
 /** @typedef {{key: string, top: number, height: number, depth: number, index: number, size: number, node: Node | null,
  *   item: Item | null, open: boolean, ordinal: number}} VisibleRow */
-/** @typedef {{open(item: Item): void, reindex(ids: string[]): void, remove(ids: string[]): void}} TreeActions */
+/** @typedef {{open(item: Item): void, reindex(ids: string[]): void, remove(ids: string[]): void,
+ *   rename(item: Item): void, move(ids: string[]): void, tag(ids: string[]): void, filterByTag(tag: string): void,
+ *   selectAll(): void}} TreeActions */
 
 const FETCH_DELAY = 60; // milliseconds until rows that became visible are fetched
 const OVERSCAN = 240; // pixels of rows rendered above and below the visible ones, for quick scrolls
@@ -197,18 +199,28 @@ export class TreeView {
     return !this.tree.filter && (isContainer(node.item.type) || (node.item.childCount ?? 0) > 0);
   }
 
-  /** @param {Node} node @param {boolean} [range] */
-  select(node, range = false) {
+  /** @param {Node} node @param {boolean} [range] from the active row to this one, however many are between them */
+  async select(node, range = false) {
     if (!this.state.canChange()) return; // there is nothing to do with a selection
-    const selection = new Set(this.state.selected.peek());
-    const last = this.active.peek();
+    const last = this.tree.byId.get(this.active.peek() ?? "");
     const rows = this.rows.peek().filter((row) => row.node);
-    const [a, b] = [last, node.item.id].map((id) => rows.findIndex((row) => row.key === id));
-    if (range && a >= 0 && b >= 0) {
-      for (const row of rows.slice(Math.min(a, b), Math.max(a, b) + 1)) selection.add(row.key);
-    } else if (!selection.delete(node.item.id)) selection.add(node.item.id);
-    this.state.selected.value = selection;
+    const [a, b] = [last, node].map((end) => rows.findIndex((row) => row.node === end));
     this.active.value = node.item.id;
+    if (range && a >= 0 && b >= 0) {
+      return this.addToSelection(rows.slice(Math.min(a, b), Math.max(a, b) + 1).map((row) => row.key));
+    }
+    if (range && last?.parent === node.parent) {
+      const [from, to] = [last.index, node.index].sort((x, y) => x - y);
+      return this.addToSelection(await this.tree.idsBetween(node.parent, from, to));
+    }
+    const selection = new Set(this.state.selected.peek());
+    if (!selection.delete(node.item.id)) selection.add(node.item.id);
+    this.state.selected.value = selection;
+  }
+
+  /** @param {string[]} ids */
+  addToSelection(ids) {
+    this.state.selected.value = new Set([...this.state.selected.peek(), ...ids]);
   }
 
   /** @param {number} y Activates the row at that position as soon as it is loaded, and scrolls it into view. */
@@ -242,6 +254,10 @@ export class TreeView {
 
   /** @param {KeyboardEvent} event */
   handleKey(event) {
+    if ((event.metaKey || event.ctrlKey) && event.key === "a" && event.target === this.box && this.state.canChange()) {
+      event.preventDefault();
+      return this.actions.selectAll();
+    }
     if ((event.target !== this.box && event.key !== "Escape") || event.metaKey || event.ctrlKey || event.altKey) return;
     const node = this.tree.byId.get(this.active.peek() ?? "");
     const page = Math.max(1, Math.floor(this.box.clientHeight / this.tree.sizes.row()) - 1);
@@ -266,7 +282,10 @@ export class TreeView {
         else if (node?.parent.node) this.activate(node.parent.node);
       },
       Enter: () => node && this.actions.open(node.item),
-      " ": () => node && this.select(node),
+      " ": () => node && this.select(node, event.shiftKey),
+      F2: () => node && targets.length && this.actions.rename(node.item),
+      m: () => targets.length && this.actions.move(targets),
+      t: () => targets.length && this.actions.tag(targets),
       r: () => targets.length && this.actions.reindex(targets),
       Delete: () => targets.length && this.actions.remove(targets),
       Escape: () => {

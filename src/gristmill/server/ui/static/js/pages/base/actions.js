@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Deleting and reindexing items. A deletion can't be undone, so it is confirmed first. Then rows change immediately,
- * and are restored with a message if the server refuses.
+ * Deleting and reindexing items. A deletion is confirmed, then the rows are gone at once, and it can be undone for some
+ * seconds. Rows are restored with a message if the server refuses.
  */
 
 import { api } from "../../api.js";
@@ -10,49 +10,84 @@ import { t } from "../../i18n.js";
 import { button } from "../../components/button.js";
 import { confirm, dialog } from "../../components/dialog.js";
 import { showError, toast } from "../../components/toast.js";
+import { holdDeletion } from "./held-deletion.js";
 
 /** @import { ApiError } from "../../api.js" */
 /** @import { Item, Tree } from "../../tree/model.js" */
 
-/** @param {string} base @param {string[]} ids @param {Tree} tree @param {() => void} onconfirm */
-export async function remove(base, ids, tree, onconfirm) {
-  const nodes = ids.flatMap((id) => tree.byId.get(id) ?? []);
-  if (!(await confirmRemoval(nodes.map((node) => node.item), ids.length))) return;
+/** @typedef {{itemIds: string[]} | {filter: Record<string, unknown>}} Chosen */
+
+const MAX_IDS = 1000; // ids of one request: more would not go out when the person leaves the page
+
+/**
+ * @param {string} base @param {string[]} ids of the rows @param {Tree} tree @param {() => void} onconfirm
+ * @param {{chosen?: Chosen, count?: number}} [all] more than the rows: what a filter selects, and how many that are
+ */
+export async function remove(base, ids, tree, onconfirm, all = {}) {
+  const items = ids.flatMap((id) => tree.byId.get(id)?.item ?? []);
+  const n = all.count ?? ids.length;
+  if (!(await confirmRemoval(items, n))) return;
   onconfirm();
   const restore = tree.remove(ids);
-  try {
-    await api.post(`/knowledge-bases/${base}/items/delete`, { itemIds: ids });
-    toast(
-      ids.length === 1 && nodes[0]
-        ? t("Deleted {title}", { title: nodes[0].item.title })
-        : t("Deleted {n} items", { n: ids.length }),
-    );
-  } catch (error) {
+  const isFiltered = all.chosen !== undefined && "filter" in all.chosen;
+  const undo = () => {
     restore();
-    showError(error);
-  }
+    if (isFiltered) tree.refresh(tree.root);
+  };
+  const url = `/knowledge-bases/${base}/items/delete`;
+  const send = async () => {
+    try {
+      if (all.chosen && isFiltered) await api.post(url, all.chosen);
+      else {
+        for (let start = 0; start < ids.length; start += MAX_IDS) {
+          await api.post(url, { itemIds: ids.slice(start, start + MAX_IDS) });
+        }
+      }
+      if (isFiltered) tree.refresh(tree.root);
+    } catch (error) {
+      undo();
+      showError(error);
+    }
+  };
+  const text = n === 1 && items[0] ? t("Deleted {title}", { title: items[0].title }) : t("Deleted {n} items", { n });
+  if (ids.length <= MAX_IDS || isFiltered) return holdDeletion(text, send, undo);
+  await send();
+  toast(text);
 }
 
 /** @param {Item[]} items @param {number} n @returns {Promise<boolean>} */
 function confirmRemoval(items, n) {
   const hasChildren = items.some((item) => item.childCount);
+  const isUndoable = t("You can undo this for a few seconds.");
   return confirm({
     title: n === 1 && items[0] ? t("Delete {name}?", { name: items[0].title }) : t("Delete {n} items?", { n }),
     text: hasChildren
-      ? t("Everything inside is deleted too, and is no longer found by search. This can't be undone.")
-      : t("What is deleted is no longer found by search. This can't be undone."),
+      ? `${t("Everything inside is deleted too, and is no longer found by search.")} ${isUndoable}`
+      : `${t("What is deleted is no longer found by search.")} ${isUndoable}`,
     action: t("Delete"),
   });
 }
 
+const CONFIRMED = 10; // so many items are reindexed without a question
+
+/** @param {number} n @returns {Promise<boolean>} */
+export function confirmReindex(n) {
+  if (n < CONFIRMED) return Promise.resolve(true);
+  const text = t("{n} items are read, chunked and embedded again. Until that is done, search uses what is there now.", {
+    n,
+  });
+  return confirm({ title: t("Reindex {n} items?", { n }), text, action: t("Reindex"), kind: "primary" });
+}
+
 /**
- * @param {string} base @param {string[]} ids @param {Tree} [tree]
+ * @param {string} base @param {string[] | Chosen} ids @param {Tree} [tree]
  * @param {"reject" | "skip" | "after"} [onActive]
  */
 export async function reindex(base, ids, tree, onActive = "reject") {
-  if (!ids.length) return;
+  const chosen = Array.isArray(ids) ? { itemIds: ids } : ids;
+  if ("itemIds" in chosen && !chosen.itemIds.length) return;
   try {
-    const result = await api.post(`/knowledge-bases/${base}/items/reindex`, { itemIds: ids, onActive });
+    const result = await api.post(`/knowledge-bases/${base}/items/reindex`, { ...chosen, onActive });
     if (result.failed.length) {
       const reasons = result.failed.map((/** @type {any} */ failure) => [
         titleOf(failure.itemId, tree),

@@ -7,10 +7,12 @@ import { formatBytes, formatDateTime, languageName, t } from "../../i18n.js";
 import { live } from "../../live.js";
 import { button, iconButton } from "../../components/button.js";
 import { icon, itemIcon } from "../../components/icon.js";
+import { kebab } from "../../components/menu.js";
 import { bar, emptyState, isContainer, relativeTime, status, statusOf } from "../../components/status.js";
 import { tabs } from "../../components/tabs.js";
 import { go, setQuery } from "../../router.js";
 import { allows } from "../../session.js";
+import { tagsOf } from "../../tree/row.js";
 import { waitingText } from "../../tree/waiting.js";
 import { warningsOf } from "../../tree/warnings.js";
 import { chunksTab } from "./chunks.js";
@@ -21,7 +23,11 @@ import { assetsTab, contentTab, timelineTab } from "./item-tabs.js";
 /** @import { Item } from "../../tree/model.js" */
 
 const REFRESH_INTERVAL = 3000; // milliseconds between two fetches of an unfinished item
-/** @typedef {{reindex(ids: string[]): void, remove(ids: string[]): void, canChange(): boolean}} ItemActions */
+/**
+ * @typedef {{reindex(ids: string[]): void, remove(ids: string[]): void, rename(item: Item): void,
+ *   move(ids: string[]): void, tag(ids: string[]): void, editNote(item: Item): void, filterByTag(tag: string): void,
+ *   canChange(): boolean}} ItemActions
+ */
 
 /**
  * @param {string} base @param {string} id @param {LiveRoute} route @param {ItemActions} actions
@@ -63,6 +69,7 @@ export function itemPane(base, id, route, actions) {
   const buttons = () =>
     html`
       <span class="row-actions">
+        ${kebab(t("More"), () => changeMenu(/** @type {Item} */ (item.peek()), actions))}
         ${iconButton(t("Reindex"), "retry", () => actions.reindex([id]))}
         ${iconButton(t("Delete"), "trash", () => actions.remove([id]))}
       </span>
@@ -156,12 +163,31 @@ function itemFacts(item, base, id, actions) {
         ${() => (item.value.path?.length ? fact(t("Location"), item.value.path.join(" / ")) : null)}
         ${fact(t("Size"), size)}
         ${fact(t("Changed"), changed)}
+        ${() => tagFact(item.value, actions)}
         ${() => documentFacts(item.value)}
       </dl>
       ${() => itemBanners(item.value, actions.canChange() ? () => actions.reindex([id]) : null)}
       <div class="links">${() => originalLink(item.value)}${whyNot}</div>
     </div>
   `;
+}
+
+/** @param {Item} item @param {ItemActions} actions */
+const changeMenu = (item, actions) => [
+  item.type === "note" ? { label: t("Edit note"), icon: "note", onselect: () => actions.editNote(item) } : null,
+  { label: t("Rename"), icon: "note", onselect: () => actions.rename(item) },
+  { label: t("Tags"), icon: "tag", onselect: () => actions.tag([item.id]) },
+  { label: t("Move"), icon: "folder", onselect: () => actions.move([item.id]) },
+];
+
+/** @param {Item} item @param {ItemActions} actions */
+function tagFact(item, actions) {
+  const tags = tagsOf(item);
+  if (!tags.length) return null;
+  const buttons = tags.map((tag) =>
+    html`<button type="button" class="tag" @click=${() => actions.filterByTag(tag)}>${tag}</button>`
+  );
+  return fact(t("Tags"), html`<span class="tags">${buttons}</span>`);
 }
 
 /** What the document says of itself. @param {Item} item */

@@ -38,14 +38,17 @@ export function createTree(id, route) {
     },
   });
   for (const opened of (route.peek().query.get("open") ?? "").split(",").filter(Boolean)) tree.idsToOpen.add(opened);
-  const filter = computed(() => `${route.value.query.get("filter") ?? ""}|${route.value.query.get("find") ?? ""}`);
+  const filter = computed(() =>
+    JSON.stringify(["filter", "find", "tag", "sort"].map((name) => route.value.query.get(name) ?? ""))
+  );
   effect(
     () => filter.value,
     (combined) => {
-      const [kind, q] = combined.split("|");
+      const [kind, q, tag, sort] = JSON.parse(combined);
       const openIds = tree.filter ? [] : tree.openIds();
       for (const openId of openIds) tree.idsToOpen.add(openId);
-      tree.show(kind || q ? { status: STATUSES[kind] ?? [], q } : null);
+      const order = sort ? { sort: sort.replace("-", ""), descending: sort.startsWith("-") } : null;
+      tree.show(kind || q || tag ? { status: STATUSES[kind] ?? [], q, tag } : null, order);
     },
   );
   effect(
@@ -102,6 +105,11 @@ export function followChanges(id, tree, view) {
         if (change.type === "item") items.push(change.item);
         else if (change.type === "reload") tree.branches().forEach((branch) => stale.add(branch));
         else if (change.event.type === "ItemsDeleted") tree.remove(change.event.data.rootIds ?? []);
+        else if (change.event.type === "ItemsMoved") {
+          if (change.event.data.fromBaseId === id) tree.remove(change.event.data.rootIds ?? []);
+          else for (const moved of change.event.data.rootIds ?? []) tree.removedIds.delete(moved);
+          tree.branches().forEach((branch) => stale.add(branch));
+        }
       }
       for (const branch of tree.apply(items)) stale.add(branch);
       if (stale.size) timer ??= setTimeout(refreshStale, REFRESH_DELAY);
