@@ -250,7 +250,8 @@ async def test_a_filter_selects_thousands_to_delete_and_reindex(http: httpx.Asyn
     deleted = await http.post(f"{url}/delete", json={"filter": {"q": "log"}})
     assert len(deleted.json()["rootIds"]) == 30
     assert await item_titles(http, base) == ["plan"]
-    for body in ({}, {"itemIds": [], "filter": {}}):
+    bodies: list[dict[str, Any]] = [{}, {"itemIds": [], "filter": {}}]
+    for body in bodies:
         assert_problem(await http.post(f"{url}/delete", json=body), 422, "invalid_request")
 
 

@@ -33,9 +33,9 @@ _WATCH = """() => {
 
 
 def confirm_deletion(page: Page, title: str) -> None:
-    """Confirm in the dialog that names what is deleted."""
+    """Confirm in the dialog that names what is deleted, and says for how long it can be undone."""
     dialog = page.get_by_role("dialog", name=title)
-    expect(dialog).to_contain_text("This can't be undone.")
+    expect(dialog).to_contain_text("You can undo this for a few seconds.")
     dialog.get_by_role("button", name="Delete").click()
 
 

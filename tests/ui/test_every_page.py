@@ -137,7 +137,9 @@ def test_the_code_of_every_page_is_small(browser: Browser, ui_url: str, page_pat
             ]
             has_admin_locale = any(request.url.endswith("/admin-locale.js") for request in code_requests)
             sizes[name] = sum(request.sizes()["responseBodySize"] for request in code_requests) + (
-                sum(locales.values()) if has_admin_locale else locales["js/locales/zh-common.js"]
+                sum(locales.values())
+                if has_admin_locale
+                else locales["js/locales/zh-common.js"] + locales["js/locales/zh-tend.js"]
             )
     assert {name: size for name, size in sizes.items() if not 20_000 < size < BUDGET} == {}, sizes
 

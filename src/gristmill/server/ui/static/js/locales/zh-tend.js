@@ -39,4 +39,5 @@ export const messages = {
   "Order of adding": "添加顺序",
   Type: "类型",
   "Select all": "全选",
+  "Select up to here": "选择到此处",
 };

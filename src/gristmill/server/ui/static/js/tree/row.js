@@ -112,6 +112,7 @@ function rowActions(item, view) {
   ]);
   const buttons = view.isPhone() ? [more] : [
     iconButton(t("Reindex"), "retry", (event) => withoutPropagation(event, () => view.actions.reindex(ids()))),
+    iconButton(t("Delete"), "trash", (event) => withoutPropagation(event, () => view.actions.remove(ids()))),
     more,
   ];
   for (const actionButton of buttons) actionButton.tabIndex = -1; // the grid's keyboard shortcuts do the same

@@ -96,11 +96,12 @@ export async function openMove(base, chosen, n, tree, ondone) {
   };
   /** @type {[string, string][]} */
   const names = (bases.peek() ?? []).map((each) => [each.id, each.name]);
-  const fields = () => [
-    selectField({ label: t("Base"), name: "base", value: base, choices: names, onchange: choose }),
-    () => folderField(shown.value),
-    () => (target.value === base ? null : html`<p class="dim small-text">${otherBaseHint()}</p>`),
-  ];
+  const hint = () => (target.value === base ? null : html`<p class="dim small-text">${otherBaseHint()}</p>`);
+  const fields = () =>
+    html`
+      ${selectField({ label: t("Base"), name: "base", value: base, choices: names, onchange: choose })}
+      ${() => folderField(shown.value)}${hint}
+    `;
   formDialog(t("Move {n} items", { n }), t("Move"), fields, async (form) => {
     const parentId = String(form.get("folder") ?? "") || null;
     const toBaseId = String(form.get("base"));

@@ -1,0 +1,149 @@
+"""Changing items in the browser: rename, edit, tag, sort, move, select many, and undo a deletion."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.ui.harness import PHONE, ApiHelper, profile, violations
+
+pytestmark = [pytest.mark.browser]
+
+
+def wait_for_items(api: ApiHelper, base: str, is_reached: Callable[[list[dict[str, object]]], bool]) -> None:
+    """Wait until the items of a base, roots and all below, are as expected."""
+    items: list[dict[str, object]] = []
+    for _ in range(400):
+        params = {"parentId": "*", "limit": 500}
+        items = api.http.get(f"/api/knowledge-bases/{base}/items", params=params).json()["items"]
+        if is_reached(items):
+            return
+    raise AssertionError(items)
+
+
+def test_an_item_is_renamed_tagged_moved_and_edited_with_the_keyboard_alone(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    """F2, t and m open the dialogs; a tag filters the list; a note's text is replaced; axe finds nothing in a dialog."""
+    base, other = api.create_base("Tended"), api.create_base("Tended archive")
+    api.add_notes(base, "Alpha stone", "Beta wheel")
+    api.http.post(
+        f"/api/knowledge-bases/{base}/items", json={"items": [{"type": "folder", "title": "Shelf"}]}
+    )
+    page.goto(f"{ui_url}/b/{base}")
+    expect(page.get_by_role("row", name=re.compile("Indexed"))).to_have_count(3)
+    page.get_by_role("treegrid").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("F2")
+    expect(page.get_by_role("dialog", name="Rename")).to_be_visible()
+    page.get_by_label("Title").fill("Alpha renamed")
+    assert violations(page) == []
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("row", name=re.compile("Alpha renamed"))).to_be_visible()
+    page.get_by_role("treegrid").focus()
+    page.keyboard.press("t")
+    page.get_by_label("Add tags").fill("draft, spring")
+    page.keyboard.press("Enter")
+    page.get_by_role("row", name=re.compile("Alpha renamed")).get_by_role("button", name="draft").click()
+    expect(page.locator(".tag-filter")).to_have_text("draft")
+    expect(page.get_by_role("row", name=re.compile("Indexed"))).to_have_count(1)
+    assert violations(page) == []
+    page.get_by_role("button", name="Remove the filter draft").click()
+    expect(page.get_by_role("row", name=re.compile("Indexed"))).to_have_count(3)
+    page.get_by_role("treegrid").focus()
+    page.keyboard.press("m")
+    page.get_by_role("dialog", name="Move 1 item").get_by_label("Folder").select_option(label="Shelf")
+    page.get_by_role("button", name="Move", exact=True).click()
+    expect(page.get_by_role("row", name=re.compile("Shelf.*1 item"))).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("Alpha"))).to_have_count(0)
+
+    page.get_by_role("row", name=re.compile("Beta wheel")).click()
+    page.locator(".item-pane").get_by_role("button", name="More").click()
+    page.get_by_role("menuitem", name="Edit note").click()
+    page.get_by_role("dialog", name="Edit note").get_by_label("Text").fill("Beta turns barley")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".item-pane")).to_contain_text("version 2")
+    expect(page.locator(".chunk").first).to_contain_text("Beta turns barley")
+
+    page.get_by_role("treegrid").focus()
+    page.keyboard.press("m")
+    page.get_by_role("dialog").get_by_label("Base").select_option(label="Tended archive")
+    page.get_by_role("button", name="Move", exact=True).click()
+    expect(page.get_by_text("Moving 1 item to the other base")).to_be_visible()
+    wait_for_items(api, other, lambda items: [item["title"] for item in items] == ["Beta wheel"])
+    expect(page.get_by_role("row", name=re.compile("Beta wheel"))).to_have_count(0)
+
+
+def test_a_deletion_is_undone_or_sent_when_the_page_is_left(page: Page, ui_url: str, api: ApiHelper) -> None:
+    """The message counts down; after Undo the item is there as before, and a closed page has deleted."""
+    base = api.create_base("Undone")
+    api.add_notes(base, "Rye stays", "Oats go")
+    page.goto(f"{ui_url}/b/{base}")
+    expect(page.get_by_role("row", name=re.compile("Indexed"))).to_have_count(2)
+    for title in ("Rye stays", "Oats go"):
+        row = page.get_by_role("row", name=re.compile(title))
+        row.hover()
+        row.get_by_role("button", name="Delete").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+        expect(row).to_have_count(0)
+        if title == "Rye stays":
+            expect(page.locator(".toast")).to_contain_text(re.compile(r"Deleted Rye stays · \d s"))
+            page.get_by_role("button", name="Undo").click()
+            expect(row).to_be_visible()
+    page.goto("about:blank")
+    wait_for_items(api, base, lambda items: [item["title"] for item in items] == ["Rye stays"])
+
+
+def test_thousands_are_selected_sorted_and_deleted(page: Page, ui_url: str, api: ApiHelper) -> None:
+    """A range over rows that were never visible, and all that a filter matches; the order of any column stays in the address."""
+    base = api.create_base("Many")
+    notes = [{"type": "note", "title": f"log {n:04}", "content": f"rye {n}"} for n in range(600)]
+    api.http.post(
+        f"/api/knowledge-bases/{base}/items", json={"items": [*notes, {"type": "folder", "title": "a shelf"}]}
+    )
+    page.goto(f"{ui_url}/b/{base}?sort=title")
+    expect(page.locator(".item-row .title > .cut").first).to_have_text("a shelf")
+    page.get_by_role("button", name="Sorted by Name, ascending").click()
+    expect(page.locator(".item-row .title > .cut").first).to_have_text("log 0599")
+    assert "sort=-title" in page.url
+    page.get_by_role("row", name=re.compile("log 0599")).click(modifiers=["ControlOrMeta"])
+    page.get_by_role("treegrid").focus()
+    page.keyboard.press("End")
+    page.get_by_role("row", name=re.compile("log 0000")).hover()
+    expect(page.get_by_role("row", name=re.compile("log 0000"))).to_be_visible()
+    page.evaluate("document.querySelector('.tree').scrollTop = 0")
+    page.get_by_role("row", name=re.compile("log 0599")).click(modifiers=["ControlOrMeta"])
+    page.get_by_role("row", name=re.compile("log 0599")).click(modifiers=["ControlOrMeta"])
+    page.evaluate("document.querySelector('.tree').scrollTop = 1e6")
+    page.get_by_role("row", name=re.compile("log 0000")).click(modifiers=["Shift"])
+    expect(page.get_by_text("600 selected")).to_be_visible()
+    page.get_by_role("button", name="Clear selection").click()
+    page.goto(f"{ui_url}/b/{base}?find=log")
+    expect(page.get_by_role("row", name=re.compile("log 0000"))).to_be_visible()
+    page.get_by_role("treegrid").focus()
+    page.keyboard.press("ControlOrMeta+a")
+    expect(page.get_by_text("600 selected")).to_be_visible()
+    page.keyboard.press("Delete")
+    page.get_by_role("dialog", name="Delete 600 items?").get_by_role("button", name="Delete").click()
+    page.goto("about:blank")
+    wait_for_items(api, base, lambda items: [item["title"] for item in items] == ["a shelf"])
+
+
+def test_items_are_tended_on_a_phone_in_chinese(browser: Browser, ui_url: str, api: ApiHelper) -> None:
+    """By the menu of a row; the order is in the bar; axe finds nothing."""
+    base = api.create_base("手机")
+    api.add_notes(base, "磨坊的石头")
+    with profile(browser, size=PHONE, language="zh-CN") as tabs:
+        page = tabs.open(f"{ui_url}/b/{base}")
+        row = page.get_by_role("row", name=re.compile("磨坊"))
+        row.get_by_role("button", name="更多").click()
+        page.get_by_role("menuitem", name="重命名").click()
+        page.get_by_label("标题").fill("水车")
+        assert violations(page) == []
+        page.get_by_role("dialog").get_by_role("button", name="重命名").click()
+        expect(page.get_by_role("row", name=re.compile("水车"))).to_be_visible()
+        page.get_by_role("button", name="排序").click()
+        page.get_by_role("menuitem", name="大小").click()
+        expect(page).to_have_url(re.compile("sort=-size"))
+        assert tabs.errors == []
