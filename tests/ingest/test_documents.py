@@ -1,9 +1,14 @@
 """Real documents through the whole mill: read in subprocesses, searchable by page, and a broken one fails alone."""
 
+from typing import Any
+from uuid import UUID, uuid4
+
 import httpx
 import pytest
 
-from gristmill import app
+from gristmill import app, search
+from gristmill.catalog import ADMIN, access
+from gristmill.identity import OrgId
 from tests.readers import samples
 from tests.wait_until import wait_until
 
@@ -47,9 +52,9 @@ async def best_hit(http: httpx.AsyncClient, base: str, query: str) -> dict[str, 
 
 
 async def test_documents_are_read_whatever_they_are_and_a_broken_one_costs_only_itself(
-    http: httpx.AsyncClient, base: str
+    http: httpx.AsyncClient, mill: app.Gristmill, base: str
 ) -> None:
-    """S3-01, S4-41, C7."""
+    """S3-01, S4-41, C7. Hits on pages have rectangles, for those who can see the document."""
     items = await add_files(http, base)
     statuses = {name: item["status"] for name, item in items.items()}
     assert statuses.pop("broken.pdf") == "failed"
@@ -66,6 +71,19 @@ async def test_documents_are_read_whatever_they_are_and_a_broken_one_costs_only_
     assert (await best_hit(http, base, "Körner"))["title"] == "latin.txt"
     oats = await best_hit(http, base, "oats")
     assert (oats["title"], oats["source"]["page"]) == ("two.pdf", 1)  # pyright: ignore[reportIndexIssue]
+    boxes: Any = oats["boxes"]
+    assert [box["page"] for box in boxes] == [1, 2]  # a line on each page
+    assert all(0 < box["x0"] < box["x1"] < 1 and 0 < box["y0"] < box["y1"] < 0.2 for box in boxes)
+    chunks_path = f"/api/knowledge-items/{items['two.pdf']['id']}/chunks"
+    (chunk,) = (await http.get(chunks_path, params={"boxes": "true"})).json()["items"]
+    assert chunk["boxes"] == boxes
+    assert (await http.get(chunks_path)).json()["items"][0]["boxes"] is None
+    assert (await best_hit(http, base, "barley"))["boxes"] == []
+    stranger = access.member("eve@example.org", [], [], OrgId(uuid4()))
+    async with mill.db.connection() as tx:
+        listed = await search.list_chunks(tx, UUID(base), UUID(chunk["itemId"]), limit=5)
+        assert [len(found) for found in await search.passage_boxes(tx, ADMIN, listed)] == [2]
+        assert await search.passage_boxes(tx, stranger, listed) == [[]]
 
 
 async def test_what_was_extracted_once_is_not_extracted_again(

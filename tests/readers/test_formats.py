@@ -9,6 +9,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from gristmill.errors import NoText
+from gristmill.readers import text_boxes
 from tests.readers import samples
 from tests.readers.conftest import ReadSample
 from tests.readers.module_pool import pool as pool
@@ -232,6 +233,9 @@ async def test_images_and_scanned_pages_are_recognised_by_ocr(read_sample: ReadS
     reading = await read_sample(text_image("Gristmill read_sample scans"), "a.png")
     assert "Gristmill read_sample scans" in reading.text
     assert reading.report.warnings == ["ocr_used:1"]
+    (box,) = text_boxes.unpack(reading.parts[0].boxes)
+    assert "read_sample" in reading.text[box.start : box.end]
+    assert box.left < 0.1 < 0.3 < box.right
     # In the same child: an image that is upside down, and a presentation that consists of an image.
     assert "stands on its head" in (await read_sample(text_image("stands on its head", 180), "b.png")).text
     reading = await read_sample(

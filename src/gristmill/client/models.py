@@ -62,6 +62,16 @@ class Base(TypedDict):
     itemCounts: dict[str, int]
 
 
+class HitBox(TypedDict):
+    """A rectangle on a page, in shares of its width and height, from its upper left to its lower right."""
+
+    page: int
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+
 class Hit(TypedDict):
     """A chunk that matches a query."""
 
@@ -73,6 +83,7 @@ class Hit(TypedDict):
     score: float
     fits: bool
     source: Json
+    boxes: list[HitBox]
 
 
 class Correction(TypedDict):

@@ -15,12 +15,13 @@ from gristmill.db import Tx
 
 @dataclass(frozen=True)
 class NewContentPart:
-    """A part of a content, by its offset in characters."""
+    """A part of a content, by its offset in characters, and where it stands on its page (`readers/text_boxes.py`)."""
 
     content: bytes
     start: int
     text: str
     page: int | None
+    boxes: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class ContentPart:
     start: int
     text: str
     page: int | None
+    boxes: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ async def insert_content_parts(tx: Tx, parts: Sequence[NewContentPart]) -> None:
             starts=[part.start for part in parts],
             texts=[part.text for part in parts],
             pages=[part.page for part in parts],
+            boxes=[part.boxes or None for part in parts],
         )
 
 

@@ -7,9 +7,10 @@ returning hash, characters;
 
 -- name: insert_content_parts
 -- Stores parts of contents that do not exist yet.
-insert into content_part (content_hash, start, text, page)
-select u.hash, u.start, u.text, u.page
-  from unnest(%(hashes)s::bytea[], %(starts)s::bigint[], %(texts)s::text[], %(pages)s::int[]) u(hash, start, text, page)
+insert into content_part (content_hash, start, text, page, boxes)
+select u.hash, u.start, u.text, u.page, u.boxes
+  from unnest(%(hashes)s::bytea[], %(starts)s::bigint[], %(texts)s::text[], %(pages)s::int[], %(boxes)s::bytea[])
+       u(hash, start, text, page, boxes)
 on conflict do nothing;
 
 -- name: mark_contents_complete
@@ -24,7 +25,7 @@ select warnings, document from content where hash = %(hash)s and characters is n
 
 -- name: content_parts
 -- Parts of a content, from an offset on.
-select start, text, page from content_part where content_hash = %(hash)s and start >= %(after)s order by start limit 16;
+select start, text, page, boxes from content_part where content_hash = %(hash)s and start >= %(after)s order by start limit 16;
 
 -- name: resume_point
 -- The last stored page and its offset, if everything before it is stored.

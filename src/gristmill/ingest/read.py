@@ -166,7 +166,7 @@ class ReadStage:
             for part in stored:
                 if before is not None and part.start >= before:
                     return
-                yield TextPart(part.text, part.page)
+                yield TextPart(part.text, part.page, part.boxes or b"")
             if not stored:
                 return
             after = stored[-1].start + len(stored[-1].text)

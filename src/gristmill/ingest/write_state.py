@@ -64,7 +64,9 @@ class DocumentState:
     def add(self, window: ReadWindow) -> None:
         """Note what was read next."""
         for part in window.parts:
-            self.parts.append(NewContentPart(self.content.digest, self.characters, part.text, part.page))
+            self.parts.append(
+                NewContentPart(self.content.digest, self.characters, part.text, part.page, part.boxes)
+            )
             self.characters += len(part.text)
         self.attachments += window.attachments
         self.assets += window.assets

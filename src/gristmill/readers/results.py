@@ -12,15 +12,16 @@ from typing import Any, Literal
 MIB = 1024 * 1024
 
 # Raised whenever the same bytes would give other content.
-READER_VERSION = "4"
+READER_VERSION = "5"
 
 
 @dataclass(frozen=True)
 class TextPart:
-    """A piece of the canonical markdown, in order, and the page or slide that it is on."""
+    """A piece of the canonical markdown, in order, the page or slide that it is on, and where it stands there (`text_boxes.py`)."""
 
     text: str
     page: int | None = None
+    boxes: bytes = b""
 
 
 @dataclass(frozen=True)

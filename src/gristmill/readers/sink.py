@@ -4,19 +4,21 @@ A document that yields more than its limits allow is refused as a bomb. Files in
 scratch folder; the name that the document gives them is data.
 """
 
+import base64
 import hashlib
 import io
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NoReturn
 
-from gristmill.readers import sandbox
+from gristmill.readers import sandbox, text_boxes
 from gristmill.readers.document_metadata import DocumentMetadata
 from gristmill.readers.libraries import images
 from gristmill.readers.protocol import MAX_TEXT_LENGTH, Channel, Message
+from gristmill.readers.text_boxes import TextBox
 from gristmill.readers.text_format import FileFormat
 
 _MAX_NAME_LENGTH = 200
@@ -103,11 +105,12 @@ class Sink:
         # Images that OCR can read if the document has no other text.
         self.ocr_candidates: list[tuple[Path, int | None, str]] = []
 
-    def add_text(self, text: str, page: int | None = None) -> None:
-        """Append to the content."""
-        text = clean_text(text)
+    def add_text(self, text: str, page: int | None = None, boxes: Sequence[TextBox] = ()) -> None:
+        """Append to the content; `boxes` are where `text` stands on the page, if it has nothing that is cleaned away."""
+        raw, text = text, clean_text(text)
         if not text:
             return
+        packed = text_boxes.pack(boxes) if boxes and page is not None and text == raw else b""
         self.characters += len(text)
         if self.characters > self.task.max_characters:
             refuse_bomb(f"it has more than {self.task.max_characters:,} characters of text")
@@ -115,7 +118,11 @@ class Sink:
         for start in range(0, len(text), MAX_TEXT_LENGTH):
             piece = text[start : start + MAX_TEXT_LENGTH]
             is_last = start + MAX_TEXT_LENGTH >= len(text)
-            self._channel.send({"k": "part", "text": piece, "page": page, "last": is_last})
+            message: Message = {"k": "part", "text": piece, "page": page, "last": is_last}
+            if packed:
+                message["boxes"] = base64.b64encode(packed).decode("ascii")
+                packed = text_boxes.after(packed, len(piece))
+            self._channel.send(message)
         self._extend_cpu_limit()
 
     def begin_page(self, page: int, total: int | None) -> None:

@@ -18,6 +18,7 @@ A document without pages is read completely or not at all. Cancelling, or closin
 """
 
 import asyncio
+import base64
 import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gristmill.errors import GristmillError, NoText, Transient, Unreadable, Unsupported
-from gristmill.readers import plain_text
+from gristmill.readers import plain_text, text_boxes
 from gristmill.readers.pool import ReaderDied, ReaderPool, ReaderProcess
 from gristmill.readers.processor_time import StepClock
 from gristmill.readers.protocol import Message
@@ -314,7 +315,8 @@ def _result_from(message: Message, characters_before: int, progress: _ReadProgre
             repeated = min(progress.repeated, len(text))
             progress.repeated -= repeated
             progress.characters += len(text) - repeated
-            return TextPart(text[repeated:], message["page"]) if text[repeated:] else None
+            boxes = text_boxes.after(base64.b64decode(message.get("boxes", "")), repeated)
+            return TextPart(text[repeated:], message["page"], boxes) if text[repeated:] else None
         case "attachment":
             return AttachedFile(message["name"], Path(message["path"]), message["type"])
         case "asset":

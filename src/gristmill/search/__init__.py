@@ -12,6 +12,7 @@ from gristmill.search.model import (
     Target,
     WordCorrection,
 )
+from gristmill.search.passage_boxes import passage_boxes
 from gristmill.search.rerank import HttpReranker, Reranker
 from gristmill.search.scope import Filters, Scope
 from gristmill.search.searcher import Searcher
@@ -41,4 +42,5 @@ __all__ = [
     "WordCorrection",
     "explain_missing",
     "list_chunks",
+    "passage_boxes",
 ]

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from gristmill.catalog import ADMIN, Base, Viewer
 from gristmill.embedding import Embedder
+from gristmill.readers.text_boxes import PageBox
 from gristmill.search.explain import TermContribution
 from gristmill.search.query_syntax import relax_phrases
 from gristmill.search.scope import NO_FILTERS, Filters, Scope
@@ -18,7 +19,8 @@ Mode = Literal["hybrid", "vector", "text"]
 class SearchRequest:
     """A search: the query, the mode, the filters and the viewer. `context` is the number of chunks to return on either
     side of each hit; `collapse` groups near-duplicate hits under the best of them; `rerank` allows a configured reranker
-    to reorder the hits; hits with a score below `min_score` are left out, None means each base's own setting."""
+    to reorder the hits; hits with a score below `min_score` are left out, None means each base's own setting; with `boxes`,
+    hits have the rectangles on their pages."""
 
     query: str
     limit: int = 10
@@ -30,6 +32,7 @@ class SearchRequest:
     collapse: bool = False
     rerank: bool = True
     min_score: float | None = None
+    boxes: bool = False
     is_relaxed: bool = False  # whether the words of required phrases are searched for in place of the phrases
 
     @property
@@ -97,6 +100,7 @@ class Hit:
     context: HitContext | None = None
     explanation: HitExplanation | None = None
     duplicates: list[UUID] = field(default_factory=list[UUID])
+    boxes: list[PageBox] = field(default_factory=list[PageBox])  # where it stands on its pages
 
 
 @dataclass(frozen=True)

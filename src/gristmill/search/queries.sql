@@ -249,6 +249,19 @@ select n.item_id, n.index, n.text
   join chunk n on n.set_id = %(set)s and n.item_id = m.item_id and n.version = m.version
               and n.index between m.index - %(width)s::int and m.index + %(width)s::int;
 
+-- name: passage_boxes
+-- Where passages of live versions stand, if the viewer can see them: of each part that holds characters of one, its page and boxes.
+select m.place, p.start as part_start, p.page, p.boxes
+  from unnest(%(items)s::uuid[], %(versions)s::int[], %(starts)s::bigint[], %(ends)s::bigint[])
+       with ordinality m(item_id, version, start, "end", place)
+  join item i on i.id = m.item_id and i.live_version = m.version and i.status <> 'deleting'
+  join base b on b.id = i.base_id left join item o on o.id = i.acl_from
+  join item_version v on v.item_id = i.id and v.version = i.live_version
+  join content_part p on p.content_hash = v.content_hash and p.start < m."end" and p.page is not null and p.boxes is not null
+   and p.start >= (select max(f.start) from content_part f where f.content_hash = v.content_hash and f.start <= m.start)
+ where item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl)
+ order by m.place, p.start;
+
 -- name: sample_chunks
 -- Live chunks of a set, evenly from the first to the last, each once.
 select distinct on (t.no) t.item_id, t.title, t.headings, t.text

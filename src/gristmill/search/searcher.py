@@ -42,6 +42,7 @@ from gristmill.search.leg_weights import (
     vector_weight,
 )
 from gristmill.search.model import Hit, HitContext, HitExplanation, SearchAnswer, SearchRequest, Target
+from gristmill.search.passage_boxes import add_boxes
 from gristmill.search.query_syntax import required_phrases, without_syntax
 from gristmill.search.rerank import Reranker
 from gristmill.search.selectivity import measure_selectivity
@@ -92,6 +93,8 @@ class Searcher:
         hits = await self._to_hits(targets, request, results, loaded)
         best_score = max((hit.score for hit in hits), default=None)
         hits = [hit for hit in hits[: request.limit] if hit.score >= lowest_score(targets, request, hit)]
+        if request.boxes:
+            hits = await add_boxes(self._db, request.viewer, hits)
         corrected = corrections_in_hits([result.keyword.corrections for result in results], hits)
         return SearchAnswer(hits, best_score, relaxed, corrected)
 

@@ -223,6 +223,7 @@ create table content_part (
     start           bigint not null,            -- in characters
     text            text not null,
     page            int,
+    boxes           bytea,                      -- where the text stands on its page (readers/text_boxes.py)
     primary key (content_hash, start)
 );
 

@@ -28,7 +28,7 @@ def read(sink: Sink) -> None:
         sink.count_ocr(is_doubtful=recognised.is_doubtful)
         sink.report.pages_read = frame + 1
         if recognised.text:
-            sink.add_text(recognised.text + "\n\n", frame + 1)
+            sink.add_text(recognised.text + "\n\n", frame + 1, recognised.boxes)
 
 
 def image_metadata(data: bytes) -> DocumentMetadata:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gristmill.readers.formats import ocr_layout, ocr_lines
-from gristmill.readers.formats.ocr_markdown import OcrBox
-from gristmill.readers.libraries import images, numpy
+from gristmill.readers.libraries import image_operations, images, numpy
 from gristmill.readers.sink import DocumentRefused
+from gristmill.readers.text_boxes import TextBox
 
 _MAX_SIDE = 4_000
 _MAX_PIXELS = 200_000_000
@@ -23,7 +23,7 @@ class OcrText:
     """The markdown of a picture, where its lines stand, and how confident the recognition is, from 0 to 1."""
 
     text: str
-    boxes: list[OcrBox]
+    boxes: list[TextBox]
     confidence: float
 
     @property
@@ -48,6 +48,8 @@ def open_image(data: bytes) -> Any:
             if width * height > _MAX_PIXELS:
                 raise DocumentRefused(f"The image has {width:,} × {height:,} pixels.", code="bomb")
             image.draft("RGB", (_MAX_SIDE, _MAX_SIDE))
+            # As it is displayed: a camera notes in the file how it was held.
+            image = image_operations.exif_transpose(image)
             picture = image.convert("RGBA") if image.mode in ("P", "LA", "PA", "RGBA") else image
             if picture.mode == "RGBA":  # put it on white paper
                 background = images.new("RGBA", picture.size, "white")

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from statistics import median
 
 from gristmill.readers.formats.ocr_lines import OcrLine, OcrPage, PixelBox
-from gristmill.readers.formats.ocr_markdown import CJK, OcrBox, OcrRow, OcrTable, OcrWriter, join_lines
+from gristmill.readers.formats.ocr_markdown import CJK, OcrRow, OcrTable, OcrWriter, join_lines
 from gristmill.readers.formats.pdf_tables import LinePart, Ruling, find_grids, is_prose, table_of_parts
+from gristmill.readers.text_boxes import TextBox
 
 _POINTS = 10.0  # that a line of text is high in the units of `pdf_tables`, which are points
 _MIN_GUTTER = 0.25  # between columns, relative to the height of a line
@@ -30,7 +31,7 @@ _CELL_WIDTH = 0.6  # of a region: a wider line without gaps is no cell
 _Block = OcrLine | OcrTable
 
 
-def page_text(page: OcrPage) -> tuple[str, list[OcrBox]]:
+def page_text(page: OcrPage) -> tuple[str, list[TextBox]]:
     """The markdown of a page, and where its lines stand."""
     if not page.lines:
         return "", []

@@ -6,23 +6,12 @@ from dataclasses import dataclass, replace
 
 from gristmill.readers.formats.ocr_lines import OcrLine, OcrPage, PixelBox
 from gristmill.readers.markdown_tables import markdown_table
+from gristmill.readers.text_boxes import TextBox
 
 CJK = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 _PARAGRAPH_STEP = 1.22  # to the first line of the next paragraph, relative to the distance of lines
 _HEADING_RATIO, _TITLE_RATIO = 1.35, 1.8  # relative to the height of most lines
 _MIN_HEADING_LINES, _MAX_HEADING_SHARE, _MAX_HEADING_LENGTH = 8, 0.25, 120
-
-
-@dataclass(frozen=True)
-class OcrBox:
-    """A rectangle as shares of the picture from its upper left, and the characters of the text that it shows."""
-
-    start: int
-    end: int
-    left: float
-    top: float
-    right: float
-    bottom: float
 
 
 @dataclass(frozen=True)
@@ -56,7 +45,7 @@ class OcrWriter:
     def __init__(self, page: OcrPage, height: float, spacing: float) -> None:
         self._page, self._height, self._spacing = page, height, spacing
         self.text = ""
-        self.boxes: list[OcrBox] = []
+        self.boxes: list[TextBox] = []
         self._previous: OcrRow | None = None
         self._headings = self._heading_levels(page.lines)
 
@@ -64,7 +53,7 @@ class OcrWriter:
         """Write the next block."""
         if isinstance(block, OcrTable):
             self._begin()
-            self._write(markdown_table(block.rows).strip("\n"), block.box)
+            self._write(markdown_table(block.rows).strip("\n"), block.box, is_block=True)
             self._previous = None
             return
         previous, self._previous = self._previous, block
@@ -111,12 +100,12 @@ class OcrWriter:
         last = self.boxes[-1]
         self.boxes[-1] = replace(last, end=last.end - 1)
 
-    def _write(self, text: str, box: PixelBox | None) -> None:
+    def _write(self, text: str, box: PixelBox | None, *, is_block: bool = False) -> None:
         if box is not None and text:
             share = self._page.share_of_picture(box)
             start = len(self.text)
             self.boxes.append(
-                OcrBox(start, start + len(text), share.left, share.top, share.right, share.bottom)
+                TextBox(start, start + len(text), share.left, share.top, share.right, share.bottom, is_block)
             )
         self.text += text
 

@@ -9,15 +9,16 @@ import contextlib
 import ctypes
 import io
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from gristmill.readers.formats import ocr, pdf_layout
+from gristmill.readers.formats import ocr, pdf_boxes, pdf_layout
 from gristmill.readers.formats.pdf_pages import LoadedPage, PdfPages
 from gristmill.readers.formats.pdf_profile import PdfProfile
 from gristmill.readers.libraries import pdfium, pdfium_c
-from gristmill.readers.sink import DocumentRefused, Sink, refuse_encrypted
+from gristmill.readers.sink import DocumentRefused, Sink, clean_text, refuse_encrypted
+from gristmill.readers.text_boxes import TextBox
 
 _PAGES_PER_OPEN = 250
 _MIN_LETTERS = 16  # a page with fewer counts as without text
@@ -91,20 +92,23 @@ def _read_page(sink: Sink, pages: PdfPages, index: int, profile: PdfProfile) -> 
         return False
     page = loaded.page
     try:
-        text = pdf_layout.markdown(loaded, profile)
+        text = clean_text(pdf_layout.markdown(loaded, profile))
+        boxes: Sequence[TextBox] | None = None
         images = _page_images(loaded)
         start = sink.characters
         if _lacks_text(text) and _looks_scanned(page, images):
             if sink.reserve_ocr():
                 recognised = ocr.recognise(_render_page(page))
                 sink.count_ocr(is_doubtful=recognised.is_doubtful)
-                text = recognised.text or text
+                if recognised.text:
+                    text, boxes = recognised.text, recognised.boxes
             else:
                 sink.warn("ocr_skipped")
         elif images and sink.image_count < _MAX_IMAGES:
             _add_images(sink, images, index + 1, start)
         if text:
-            sink.add_text(text + "\n\n", index + 1)
+            boxes = pdf_boxes.text_boxes(loaded, text) if boxes is None else boxes
+            sink.add_text(text + "\n\n", index + 1, boxes)
         _add_annotation_files(sink, page)
     finally:
         loaded.close()

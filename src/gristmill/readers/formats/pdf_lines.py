@@ -40,6 +40,11 @@ class TextLine:
         return (self.right - self.left) / max(1e-6, self.size * len(self.text))
 
     @property
+    def baseline(self) -> float:
+        """The height that its first letter stands on."""
+        return self.bottom + _DESCENT * self.size
+
+    @property
     def middle(self) -> float:
         """The height of its middle."""
         return (self.top + self.bottom) / 2

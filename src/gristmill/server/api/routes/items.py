@@ -119,8 +119,9 @@ async def list_chunks(
     viewer: CurrentViewer,
     limit: Limit = 100,
     cursor: Annotated[str | None, Query(max_length=60)] = None,
+    boxes: bool = False,
 ) -> Page[ChunkOut]:
-    """List the searchable chunks of an item and of everything below it, in order."""
+    """List the searchable chunks of an item and of everything below it, in order; with `boxes`, where they stand on their pages."""
     async with context.db.transaction() as tx:
         item = await guards.require_item(tx, item_id, viewer)
         base = await guards.require_base(tx, item.base_id, viewer)
@@ -128,7 +129,14 @@ async def list_chunks(
         chunks = await search.list_chunks(
             tx, base.id, item.id, limit=limit, after=_parse_chunk_cursor(cursor), viewer=viewer
         )
-    return page_of(chunks, limit, ChunkOut.of, cursor=lambda chunk: f"{chunk.item_id}:{chunk.index}")
+        rectangles = await search.passage_boxes(tx, viewer, chunks) if boxes else []
+    by_id = {chunk.id: chunk_boxes for chunk, chunk_boxes in zip(chunks, rectangles, strict=False)}
+    return page_of(
+        chunks,
+        limit,
+        lambda chunk: ChunkOut.of(chunk, by_id.get(chunk.id)),
+        cursor=lambda chunk: f"{chunk.item_id}:{chunk.index}",
+    )
 
 
 def _parse_chunk_cursor(cursor: str | None) -> tuple[UUID, int] | None:

@@ -9,7 +9,7 @@ from pydantic import Field, StrictBool, StrictInt
 from gristmill import search
 from gristmill.answers import AnswerEnd, Citation, Passage
 from gristmill.catalog import Viewer
-from gristmill.server.api.schemas.common import ApiModel, NonBlankText, RequestModel
+from gristmill.server.api.schemas.common import ApiModel, BoxOut, NonBlankText, RequestModel
 from gristmill.server.api.schemas.search import FiltersIn, HitOut
 from gristmill.server.api.search_targets import MAX_BASES
 
@@ -26,12 +26,17 @@ class AskIn(RequestModel):
     def to_query(self, viewer: Viewer) -> search.SearchRequest:
         """The search for passages."""
         return search.SearchRequest(
-            query=self.question, limit=self.limit, filters=self.filters.to_filters(), viewer=viewer
+            query=self.question,
+            limit=self.limit,
+            filters=self.filters.to_filters(),
+            viewer=viewer,
+            boxes=True,
         )
 
 
 class CitationOut(ApiModel):
-    """A passage that the answer cites as `[number]`: characters `start` to `end` of this version of the item's content."""
+    """A passage that the answer cites as `[number]`: characters `start` to `end` of this version of the item's content, at
+    `boxes` on its pages."""
 
     number: int
     item_id: UUID
@@ -41,6 +46,7 @@ class CitationOut(ApiModel):
     page: int | None
     start: int
     end: int
+    boxes: list[BoxOut]
     text: str
     url: str | None
     path: str | None
@@ -58,6 +64,7 @@ class CitationOut(ApiModel):
             page=hit.page,
             start=hit.start,
             end=hit.end,
+            boxes=[BoxOut.of(box) for box in hit.boxes],
             text=hit.text,
             url=hit.source.get("url"),
             path=hit.source.get("path"),

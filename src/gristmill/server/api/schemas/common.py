@@ -20,6 +20,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from gristmill.errors import GristmillError, Invalid
+from gristmill.readers.text_boxes import PageBox
 from gristmill.sources import IgnoreRules
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -32,6 +33,21 @@ class ApiModel(BaseModel):
     """Base of every response."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+
+class BoxOut(ApiModel):
+    """A rectangle on a page, in shares of its width and height: from (`x0`, `y0`), its upper left, to (`x1`, `y1`)."""
+
+    page: int
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+    @classmethod
+    def of(cls, box: PageBox) -> Self:
+        """Show `box`."""
+        return cls(page=box.page, x0=box.left, y0=box.top, x1=box.right, y1=box.bottom)
 
 
 class RequestModel(ApiModel):

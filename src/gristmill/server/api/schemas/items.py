@@ -1,5 +1,6 @@
 """Items, their chunks, and the outcome of adding, deleting and reindexing them."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Self
 from uuid import UUID
@@ -9,10 +10,12 @@ from gristmill.catalog import Item, ItemId, ItemStatus
 from gristmill.errors import GristmillError
 from gristmill.operations import add, delete
 from gristmill.operations.source_factory import ADDED_LOCALLY
+from gristmill.readers.text_boxes import PageBox
 from gristmill.search import ChunkRow
 from gristmill.server.api.schemas.common import (
     Acl,
     ApiModel,
+    BoxOut,
     ErrorBody,
     JsonObject,
     NonBlankText,
@@ -168,7 +171,8 @@ class ReindexOut(AcceptedOut):
 
 
 class ChunkOut(ApiModel):
-    """A chunk of an item's content; `start` and `end` are character offsets into that content."""
+    """A chunk of an item's content; `start` and `end` are character offsets into that content. `boxes` are where it stands on
+    its pages; null unless they were requested."""
 
     id: UUID
     item_id: UUID
@@ -177,11 +181,12 @@ class ChunkOut(ApiModel):
     start: int
     end: int
     page: int | None
+    boxes: list[BoxOut] | None
     headings: list[str]
     metadata: JsonObject
 
     @classmethod
-    def of(cls, chunk: ChunkRow) -> Self:
+    def of(cls, chunk: ChunkRow, boxes: Sequence[PageBox] | None = None) -> Self:
         """Show `chunk`."""
         return cls(
             id=chunk.id,
@@ -191,6 +196,7 @@ class ChunkOut(ApiModel):
             start=chunk.start,
             end=chunk.end,
             page=chunk.page,
+            boxes=None if boxes is None else [BoxOut.of(box) for box in boxes],
             headings=chunk.headings,
             metadata={"title": chunk.title, "version": chunk.version},
         )

@@ -10,6 +10,7 @@ from gristmill.catalog import Viewer
 from gristmill.search.explain import TermContribution
 from gristmill.server.api.schemas.common import (
     ApiModel,
+    BoxOut,
     JsonObject,
     NonBlankText,
     RequestModel,
@@ -98,6 +99,7 @@ class SearchIn(_QueryFields):
             collapse=self.collapse,
             rerank=self.rerank,
             min_score=self.min_score,
+            boxes=True,
         )
 
 
@@ -170,7 +172,7 @@ class ExplanationOut(ApiModel):
 
 class HitOut(ApiModel):
     """A chunk that matches the query. `score` is how well it fits, from 0 to 1; `fits` whether that reaches the threshold.
-    `highlights` are character ranges of `text`."""
+    `highlights` are character ranges of `text`; `boxes` are where it stands on its pages."""
 
     chunk_id: UUID
     item_id: UUID
@@ -184,6 +186,7 @@ class HitOut(ApiModel):
     fits: bool
     ranks: Ranks
     source: HitSource
+    boxes: list[BoxOut]
     metadata: JsonObject
     version: int
     context: ContextOut | None
@@ -212,6 +215,7 @@ class HitOut(ApiModel):
                 start=hit.start,
                 end=hit.end,
             ),
+            boxes=[BoxOut.of(box) for box in hit.boxes],
             metadata=hit.metadata,
             version=hit.version,
             context=ContextOut(before=hit.context.before, after=hit.context.after) if hit.context else None,
