@@ -168,7 +168,7 @@ async def test_a_provider_that_stays_away_is_asked_less_and_less(governor: Make)
     for caller in (first, other) * 10:
         with pytest.raises(EmbedderPaused):
             await caller.run(refuse, tokens=0)
-    assert request_count == 2
+    assert 2 <= request_count <= 5, "twenty more calls, and only as many requests as the growing pauses allow"
 
 
 async def test_a_permanent_error_slows_no_one_down(governor: Make) -> None:

@@ -24,12 +24,17 @@ class SlowSite:
 
     def __init__(self, site: Site) -> None:
         self.url, self._released = site.url, threading.Event()
-        self.waiting = 0
+        self._pages: set[str] = set()
         site.fallback = self._respond
+
+    @property
+    def waiting(self) -> int:
+        """How many pages were asked for."""
+        return len(self._pages)
 
     def _respond(self, request: SiteRequest) -> SiteResponse:
         if request.method == "GET":
-            self.waiting += 1
+            self._pages.add(request.path)  # a page that is asked for again after a time-out counts once
             self._released.wait(120)
         body = f"<html><body><article><p>Emmer of {request.path}.</p></article></body></html>".encode()
         return SiteResponse(200, body, {"Content-Type": "text/html"})

@@ -85,6 +85,7 @@ async def test_a_key_does_not_read_the_servers_disk(settings: Settings, tmp_path
 
 
 async def test_the_local_user_reads_files_but_never_our_own_data(settings: Settings, tmp_path: Path) -> None:
+    settings = settings.model_copy(update={"data_dir": tmp_path / "data"})
     (tmp_path / "plain.txt").write_text("plain")
     (tmp_path / "key.txt").symlink_to(settings.data_dir / "secret.key")
     async with running(settings) as mill, client_with_key(mill, None) as stranger:
