@@ -127,10 +127,25 @@ def _tokenize_cjk(texts: Sequence[str]) -> list[list[str]]:
 
 
 async def index_corpus(
-    http: httpx.AsyncClient, corpus: Corpus, embedder: str | None = None
+    http: httpx.AsyncClient, corpus: Corpus, embedder: str | None = None, folder: Path | None = None
 ) -> tuple[str, dict[str, str]]:
-    """Index the documents in a new base; its id, and the document of each item."""
-    response = await http.post("/api/knowledge-bases", json={"name": corpus.name, "embedder": embedder})
+    """Index the documents in a new base; its id, and the document of each item. With a folder, what an earlier run has
+    indexed and noted there is used again."""
+    name = f"{corpus.name} {embedder or 'default'}"
+    notes_file = None if folder is None else folder / f"{name}.json"
+    if notes_file is not None and notes_file.exists():
+        noted = json.loads(notes_file.read_text(encoding="utf-8"))
+        return noted["base"], noted["items"]
+    base, items = await _index_notes(http, corpus, name, embedder)
+    if notes_file is not None:
+        notes_file.write_text(json.dumps({"base": base, "items": items}), encoding="utf-8")
+    return base, items
+
+
+async def _index_notes(
+    http: httpx.AsyncClient, corpus: Corpus, name: str, embedder: str | None
+) -> tuple[str, dict[str, str]]:
+    response = await http.post("/api/knowledge-bases", json={"name": name, "embedder": embedder})
     base = response.json()["id"]
     items: dict[str, str] = {}
     documents = [(key, title, text) for key, (title, text) in corpus.documents.items() if text.strip()]
@@ -194,7 +209,7 @@ async def run(
                 for label, score in score_bm25s(corpus).items():
                     print(f"  {label:32} {score:.4f}")
                 started = time.perf_counter()
-                base, items = await index_corpus(http, corpus, embedder)
+                base, items = await index_corpus(http, corpus, embedder, data_dir.parent)
                 print(f"  indexed in {time.perf_counter() - started:.0f} s", flush=True)
                 for asked in (corpus, *(load(other, max_questions) for other in other_questions)):
                     print(f"  questions of {asked.name}")
@@ -217,10 +232,11 @@ def main() -> None:
         default=[],
         help="ask the questions of these corpora too; their judgements name the same documents",
     )
-    parser.add_argument("--data-dir", type=Path, help="keep the indexed data here")
+    parser.add_argument("--data-dir", type=Path, help="keep the indexed data here, and use what is there")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gristmill-relevance-") as temporary:
-        data_dir = options.data_dir or Path(temporary) / "data"
+        data_dir = (options.data_dir or Path(temporary)) / "data"
+        data_dir.mkdir(parents=True, exist_ok=True)
         asyncio.run(run(options.folders, options.questions, data_dir, options.embedder, options.questions_of))
 
 

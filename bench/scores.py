@@ -3,11 +3,13 @@
 Indexes every corpus, and asks each of them
 
     right        its own questions
+    paraphrases  questions about short notes in other words (`paraphrases.py`), in bases of their own
     off-topic    the questions of the other corpora, and of everyday life (`everyday_questions.py`)
     gibberish    letters, a mashed keyboard, words or Chinese characters by chance, questions with shuffled letters
     word         a word of the corpus
 
-Prints which share has a hit that fits, in the modes hybrid, text and vector. With `--evidence FILE`, writes what is known of the
+With `--parts 30 200`, the same of bases of so many documents of each corpus: in a small base the nearest text is less near by
+chance. Prints which share has a hit that fits, in the modes hybrid, text and vector. With `--evidence FILE`, writes what is known of the
 hits, for `bench.score_fit`.
 """
 
@@ -25,7 +27,7 @@ from typing import TextIO
 
 import httpx
 
-from bench import everyday_questions
+from bench import everyday_questions, paraphrases
 from bench.relevance import Corpus, index_corpus, load
 from gristmill import app, catalog
 from gristmill.catalog import Base
@@ -52,6 +54,35 @@ class Question:
     documents: frozenset[str] = frozenset()
 
 
+def note_corpora() -> list[Corpus]:
+    """The short notes and the questions in other words, in English and Chinese: for the fit, and held back."""
+    corpora: list[Corpus] = []
+    for language, is_chinese in (("en", False), ("zh", True)):
+        for name, pairs in (
+            (f"notes-{language}-fit", paraphrases.pairs_for_fit(is_chinese=is_chinese)),
+            (f"notes-{language}", paraphrases.held_back_pairs(is_chinese=is_chinese)),
+        ):
+            documents = {str(number): ("Note", note) for number, (note, _) in enumerate(pairs)}
+            questions = {str(number): question for number, (_, question) in enumerate(pairs)}
+            corpora.append(Corpus(name, documents, questions, {key: {key: 1} for key in documents}))
+    return corpora
+
+
+def part_of(corpus: Corpus, size: int) -> Corpus:
+    """Some of a corpus: questions by chance with the documents that answer them, and other documents until there are enough."""
+    chance = random.Random(f"{corpus.name} {size}")
+    keys, documents, questions = list(corpus.questions), dict[str, tuple[str, str]](), dict[str, str]()
+    for key in chance.sample(keys, len(keys)):
+        answers = [document for document in corpus.judgements[key] if document in corpus.documents]
+        if len(documents) + len(answers) <= size:
+            documents |= {document: corpus.documents[document] for document in answers}
+            questions[key] = corpus.questions[key]
+    rest = [key for key in corpus.documents if key not in documents]
+    for key in chance.sample(rest, max(0, min(len(rest), size - len(documents)))):
+        documents[key] = corpus.documents[key]
+    return Corpus(f"{corpus.name}, {size}", documents, questions, corpus.judgements)
+
+
 def questions_for(corpus: Corpus, others: Sequence[Corpus], vocabulary: Sequence[str]) -> Iterator[Question]:
     """The questions to ask a corpus, the same ones every time."""
     chance = random.Random(corpus.name)
@@ -59,7 +90,7 @@ def questions_for(corpus: Corpus, others: Sequence[Corpus], vocabulary: Sequence
     for key, text in corpus.questions.items():
         yield Question("right", text, frozenset(corpus.judgements[key]))
     for other in others:
-        if _is_chinese(other) == is_chinese and other.name != corpus.name:
+        if _is_chinese(other) == is_chinese and other.name != corpus.name.split(",")[0]:
             texts = list(other.questions.values())
             for text in chance.sample(texts, min(_OFF_TOPIC, len(texts))):
                 yield Question(f"off-topic, {other.name}", text)
@@ -175,13 +206,15 @@ async def measure(
 
 async def run(options: argparse.Namespace, data_dir: Path) -> None:
     corpora = [load(folder, options.questions) for folder in options.folders]
+    parts = [part_of(corpus, size) for corpus in corpora for size in options.parts]
+    notes = [corpus for corpus in note_corpora() if any(map(_is_chinese, corpora)) == _is_chinese(corpus)]
     vocabulary = vocabulary_of(corpora)
     output: TextIO | None = options.evidence.open("a", encoding="utf-8") if options.evidence else None
     async with app.gristmill(Settings(data_dir=data_dir, port=0), work=True) as mill:
         transport = httpx.ASGITransport(app=mill.api)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=600) as http:
-            for corpus in corpora:
-                base_id, items = await index_corpus(http, corpus, options.embedder)
+            for corpus in (*corpora, *parts, *notes):
+                base_id, items = await index_corpus(http, corpus, options.embedder, data_dir.parent)
                 async with mill.db.connection() as tx:
                     bases = await catalog.list_bases(tx, limit=100)
                 base = next(base for base in bases if str(base.id) == base_id)
@@ -197,12 +230,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--questions", type=int, default=200, help="at most this many of a corpus")
+    parser.add_argument("--parts", type=int, nargs="*", default=[], help="also bases of so many documents")
     parser.add_argument("--embedder", help="by default the one of the settings")
     parser.add_argument("--mode", choices=MODES, help="by default all")
     parser.add_argument("--evidence", type=Path, help="append what is known of the hits to this file")
+    parser.add_argument("--data-dir", type=Path, help="keep the indexed data here, and use what is there")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gristmill-scores-") as temporary:
-        asyncio.run(run(options, Path(temporary) / "data"))
+        data_dir = (options.data_dir or Path(temporary)) / "data"
+        data_dir.mkdir(parents=True, exist_ok=True)
+        asyncio.run(run(options, data_dir))
 
 
 if __name__ == "__main__":

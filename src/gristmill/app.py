@@ -360,7 +360,7 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> di
     )
     updater = update_index.IndexUpdater(db, parts.indexes)
     swapper = EmbedderSwapper(db, parts.embedders, pipeline.offload)
-    reconciler = Reconciler(db, sources.blobs, parts.settings.event_retention, parts.settings.swap_retention)
+    reconciler = Reconciler.from_settings(db, sources.blobs, parts.settings)
     return {
         IndexDocument.kind: Handler(pipeline.index, pipeline.record_failure),
         PrepareRoot.kind: Handler(expander.prepare, expander.record_failure),

@@ -105,7 +105,7 @@ class KilledWorker:
         self.paid_file = folder / "paid"
         self.daemon: Daemon | None = None
 
-    def _daemon(self, faults: str = "") -> Daemon:
+    def _daemon(self, faults: str = "", call: list[str] | None = None) -> Daemon:
         settings = {
             "database_url": self._url,
             "lease": "PT1S",
@@ -114,11 +114,19 @@ class KilledWorker:
             "faults": faults,
         }
         env = {**environment(self._folder / "data", self._cache_dir, **settings), "PYTHONPATH": str(ROOT)}
-        return Daemon(["tests.crash.swap_worker", str(self.paid_file)], env, self._folder / "log")
+        call = call or ["tests.crash.swap_worker", str(self.paid_file)]
+        return Daemon(call, env, self._folder / "log")
 
     async def run_until_killed(self, point: str) -> None:
         """Run a worker that is killed at the point."""
-        daemon = self._daemon(f"{point}=kill")
+        await self._wait_for_kill(self._daemon(f"{point}=kill"))
+
+    async def revert_until_killed(self, base: Base, point: str) -> None:
+        """Call `revert` in a process that is killed at the point."""
+        call = ["tests.crash.revert_caller", str(base.id), str(self.paid_file)]
+        await self._wait_for_kill(self._daemon(f"{point}=kill", call))
+
+    async def _wait_for_kill(self, daemon: Daemon) -> None:
         await daemon.start()
         assert daemon.process is not None
         process = daemon.process
@@ -258,3 +266,50 @@ async def test_two_workers_share_a_swap_with_the_documents_of_its_base(
         )
     )
     assert "other" in searches.embedders_seen or searches.answers
+
+
+@pytest.mark.slow
+async def test_the_way_back_survives_kills_on_either_side_of_each_step(
+    searching: tuple[ManualWorker, Base, Searches], killed: KilledWorker
+) -> None:
+    """The call is one transaction: before its commit nothing has happened, after it everything has. If something was published since,
+    the worker builds it and switches; nothing that another set has is paid again, and the base answers throughout."""
+    worker, base, searches = searching
+
+    async def current_embedder() -> str:
+        async with worker.db.connection() as tx:
+            current = await catalog.find_base(tx, base.id)
+        assert current is not None
+        return current.embedder
+
+    await swap_embedder.swap(worker.db, base.id, PaidEmbedder(killed.paid_file), gate="off")
+    await killed.start()
+    await until_state(worker.db, base, "switched")
+    killed.stop()
+    paid = len(killed.paid)
+    for point in ("swap.revert_begun", "swap.before_switch"):
+        await killed.revert_until_killed(base, point)
+        assert await current_embedder() == "other", point
+        assert await worker.value("select count(*) from swap where is_revert") == 0, point
+    await killed.revert_until_killed(base, "swap.reverted")
+    assert await current_embedder() == "hashed"
+    await killed.revert_until_killed(base, "swap.reverted")
+    assert await current_embedder() == "other"
+    await worker.add(base, note_to_add("since", text_of(3000)))
+    await killed.start()
+    await until_state(worker.db, base, "switched")
+    killed.stop()
+    await killed.revert_until_killed(base, "swap.reverted")
+    assert await current_embedder() == "other", "what was published since is missing there"
+    for point in ("swap.before_write", "swap.batch_written", "swap.built", "swap.before_switch"):
+        await killed.run_until_killed(point)
+        assert await current_embedder() == "other", point
+    await killed.run_until_killed("swap.after_switch")
+    assert await current_embedder() == "hashed"
+    await killed.start()
+    await until_state(worker.db, base, "switched")
+    killed.stop()
+    async with worker.db.connection() as tx:
+        assert list(await invariants.find_violations(tx)) == []
+    assert (paid, len(killed.paid)) == (NOTES, NOTES + 1), "the note since then, and nothing again"
+    assert searches.embedders_seen == {"hashed", "other"}

@@ -33,12 +33,20 @@ OWNERS = {
         "item_version",
         "pending_blob_name",
     },
-    "embedding": {"embedder", "provider", "provider_portion"},
+    "embedding": {"default_embedder", "embedder", "provider", "provider_portion"},
     "events": {"dead_letter", "event", "event_head", "event_position", "outbox", "webhook"},
     "files": {"file_batch", "file_batch_item", "stored_file"},
     "identity": {"api_key", "audit", "idempotency", "organisation", "session"},
     "jobs": {"job", "job_count", "job_history", "lane", "lane_owner", "schedule", "worker"},
-    "search": {"chunk", "deleted_chunk", "saved_search", "index_language", "index_task", "segment"},
+    "search": {
+        "asked_question",
+        "chunk",
+        "deleted_chunk",
+        "saved_search",
+        "index_language",
+        "index_task",
+        "segment",
+    },
 }
 OWNER = {table: package for package, tables in OWNERS.items() for table in tables}
 

@@ -473,3 +473,31 @@ async def test_a_key_that_no_header_can_carry_is_refused(http: httpx.AsyncClient
     response = await http.post("/api/embedders", json=body)
     assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "apiKey")
     assert "sk…" not in response.text
+
+
+async def test_an_organisation_chooses_the_embedder_of_its_new_bases(
+    tenants: dict[str, httpx.AsyncClient], endpoint: Endpoint
+) -> None:
+    """A stored one, until it is reset or deleted; other organisations keep the one of the settings."""
+    ours, theirs = tenants["ours"], tenants["theirs"]
+
+    async def embedder_of_new_base(client: httpx.AsyncClient, name: str) -> str:
+        return (await client.post("/api/knowledge-bases", json={"name": name})).json()["embedder"]
+
+    before = await embedder_of_new_base(ours, "before")
+    await create(ours, endpoint, name="mine", dimensions=64)
+    assert (await ours.put("/api/embedders/mine/default")).status_code == 204
+    assert_problem(await theirs.put("/api/embedders/mine/default"), 404, "embedder_not_found")
+    assert (await tenants["reader"].put("/api/embedders/mine/default")).status_code == 403
+    listed = (await ours.get("/api/embedders")).json()["items"]
+    assert [each["name"] for each in listed if each["isDefault"]] == ["mine"]
+    assert await embedder_of_new_base(theirs, "theirs") == before
+    assert await embedder_of_new_base(ours, "with") == "mine"
+    assert (await ours.delete("/api/embedders/mine/default")).status_code == 204
+    assert await embedder_of_new_base(ours, "after") == before
+    await ours.put("/api/embedders/mine/default")
+    (base,) = (await ours.get("/api/knowledge-bases", params={"name": "with"})).json()["items"]
+    await ours.delete(f"/api/knowledge-bases/{base['id']}")
+    assert (await ours.delete("/api/embedders/mine")).status_code == 204
+    assert (await ours.get(f"/api/embedders/{before}")).json()["isDefault"]
+    assert await embedder_of_new_base(ours, "last") == before

@@ -12,6 +12,7 @@ from gristmill.catalog.base import (
     EmptyDocuments,
     IndexKind,
     OnRestart,
+    QuestionKeeping,
 )
 from gristmill.catalog.base_expiry import find_expired_bases, find_expired_ids, set_base_expiry, touch_bases
 from gristmill.catalog.base_index import IndexState, fill_index, index_states, switch_index
@@ -222,6 +223,7 @@ __all__ = [
     "NewItem",
     "OnRestart",
     "Provenance",
+    "QuestionKeeping",
     "SortKey",
     "SortedItem",
     "Swap",

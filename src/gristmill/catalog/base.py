@@ -14,6 +14,7 @@ OnRestart = Literal["resume", "park"]
 AssetReuse = Literal["any", "document", "force"]
 EmptyDocuments = Literal["fail", "warn"]
 IndexKind = Literal["embedded", "opensearch"]
+QuestionKeeping = Literal["off", "keep"]
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,11 @@ class Base:
     def min_score(self) -> float:
         """Searches leave out hits with a lower score; 0 if they return all."""
         return float(self.settings.get("minScore", 0))
+
+    @property
+    def keeps_questions(self) -> bool:
+        """Whether what people search it for is kept, for the comparison of embedders."""
+        return self.settings.get("questions") == "keep"
 
     @property
     def asset_reuse(self) -> AssetReuse:

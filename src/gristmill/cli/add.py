@@ -67,12 +67,23 @@ async def add(
     elif wait and created:
         below = await wait_for_items(session, out, base_id, created)
         print_results(out, base, below)
+        print_suggestion(out, await session.call("GET", f"/knowledge-bases/{base_id}"))
     elif created:
         out.print(f"{len(created)} accepted in [bold]{escape(base)}[/bold].")
         if not session.is_remote:
             out.print("No server is running. Start `gristmill serve` to index them, or add them with --wait.")
     succeeded = not failed and not any(item["status"] == "failed" for item in below)
     return CommandResult({**response, **({"ended": below} if wait else {})}, succeeded)
+
+
+def print_suggestion(out: Console, base: Mapping[str, Any]) -> None:
+    """Say which embedder knows the languages of a base better than its own, if there is one."""
+    if (other := base["suggestedEmbedder"]) is not None:
+        out.print(
+            f"Many of its texts are in languages that {other} knows, and {escape(base['embedder'])} does not. Change it with"
+            f" `gristmill base embedder {escape(base['name'])} {other}`.",
+            soft_wrap=True,
+        )
 
 
 async def _add_items(

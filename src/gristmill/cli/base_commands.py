@@ -63,6 +63,7 @@ def list_bases(as_json: AsJson = False, data_dir: DataDir = None) -> None:
 def show_base(name: BaseName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """Show a base: its items by status, embedder, chunking and settings."""
     from gristmill.cli import status
+    from gristmill.cli.add import print_suggestion
 
     async def run(session: Any) -> list[dict[str, Any]]:
         return await status.find_bases(session, name)
@@ -70,6 +71,7 @@ def show_base(name: BaseName, as_json: AsJson = False, data_dir: DataDir = None)
     (base,) = run_with_client(run, data_dir)
     print_json(base, as_json)
     console(as_json).print(details(base))
+    print_suggestion(console(as_json), base)
 
 
 @base_cli.command("rename", examples=["gristmill base rename handbook manual"])

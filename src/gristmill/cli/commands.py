@@ -13,11 +13,11 @@ from gristmill.cli import (
     activity_commands,
     connector_commands,
     embedder_commands,
-    embedder_swap,
     index_commands,
     item_changes,
     key_commands,
     mcp_commands,
+    question_commands,
     search_commands,
 )
 from gristmill.cli.common import (
@@ -256,7 +256,8 @@ def doctor(as_json: AsJson = False, data_dir: DataDir = None) -> None:
         raise typer.Exit(1)
 
 
-cli.add_typer(embedder_swap.base_cli)  # with the commands of base_commands.py
+# With the commands of base_commands.py and question_commands.py.
+cli.add_typer(question_commands.base_cli)
 cli.add_typer(item_changes.item_cli)
 cli.command(
     examples=["gristmill events", "gristmill events handbook --follow", "gristmill events --type ItemFailed"]

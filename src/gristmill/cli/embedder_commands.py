@@ -245,3 +245,26 @@ def remove_embedder(name: EmbedderName, as_json: AsJson = False, data_dir: DataD
 
     print_json(run_with_client(run, data_dir), as_json)
     console(as_json).print(f"Removed [bold]{escape(name)}[/bold].")
+
+
+@embedder_cli.command(
+    "default", examples=["gristmill embedder default small", "gristmill embedder default small --reset"]
+)
+def choose_default(
+    name: EmbedderName,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Use the one of the settings again, if this one was chosen.")
+    ] = False,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Choose the embedder of new bases that name none, built in or stored. Existing bases keep theirs."""
+    from gristmill.cli import embedder_admin as embedders
+
+    async def run(session: Any) -> dict[str, Any]:
+        await session.call("DELETE" if reset else "PUT", f"/embedders/{embedders.in_path(name)}/default")
+        return next(each for each in await embedders.list_embedders(session) if each["isDefault"])
+
+    default = run_with_client(run, data_dir)
+    print_json(default, as_json)
+    console(as_json).print(f"New bases get [bold]{escape(default['name'])}[/bold].")

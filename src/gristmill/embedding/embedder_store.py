@@ -120,3 +120,18 @@ async def count_locked(tx: Tx, org: OrgId) -> int:
     """How many embedders an organisation has; no other transaction creates one of its embedders until this one ends."""
     await queries.values(tx, "lock_embedder_creation", org=org)
     return (await queries.values(tx, "count_embedders", org=org))[0]
+
+
+async def set_default(tx: Tx, org: OrgId, name: str) -> None:
+    """Choose the embedder of an organisation's new bases."""
+    await queries.run(tx, "set_default_embedder", org=org, name=name)
+
+
+async def reset_default(tx: Tx, org: OrgId, name: str) -> None:
+    """Leave the embedder of an organisation's new bases to the settings again, if it is this one."""
+    await queries.run(tx, "reset_default_embedder", org=org, name=name)
+
+
+async def default_name(tx: Tx, org: OrgId) -> str | None:
+    """The name of the embedder that an organisation chose for its new bases."""
+    return next(iter(await queries.values(tx, "default_embedder", org=org)), None)

@@ -89,3 +89,15 @@ select pg_advisory_xact_lock(hashtext('gristmill.embedders'), hashtext(%(org)s::
 -- name: count_embedders
 -- How many embedders an organisation has.
 select count(*)::int from embedder where org_id = %(org)s;
+
+-- name: set_default_embedder
+-- Chooses the embedder of new bases of an organisation.
+insert into default_embedder (org_id, name) values (%(org)s, %(name)s) on conflict (org_id) do update set name = excluded.name;
+
+-- name: reset_default_embedder
+-- Leaves the embedder of new bases to the settings again, if it is this one.
+delete from default_embedder where org_id = %(org)s and name = %(name)s;
+
+-- name: default_embedder
+-- The embedder that an organisation chose for its new bases.
+select name from default_embedder where org_id = %(org)s;

@@ -88,7 +88,7 @@ class Embedders:
 
     @property
     def default(self) -> Embedder:
-        """The embedder of bases that don't name one."""
+        """The embedder of bases that don't name one, of organisations that have not chosen one."""
         return self._embedders[self._default]
 
     def names(self) -> list[str]:
@@ -136,13 +136,24 @@ class Embedders:
         settings = self.settings_of(embedder)
         return None if settings is None else settings.price_per_million_tokens
 
-    def for_languages(self, languages: Collection[str]) -> Embedder:
+    def for_languages(self, languages: Collection[str], default: Embedder | None = None) -> Embedder:
         """The embedder for texts in these languages: the default one, unless a built-in one knows more of them."""
+        default = default or self.default
         local = [self._embedders[model.name] for model in LOCAL_MODELS]
         return max(
-            (self.default, *local),
-            key=lambda embedder: (_count_languages(embedder, languages), embedder is self.default),
+            (default, *local),
+            key=lambda embedder: (_count_languages(embedder, languages), embedder is default),
         )
+
+    async def find_default(self, tx: Tx, org: OrgId) -> Embedder:
+        """The embedder of new bases of `org`: the one that it chose, if that still exists, else that of the settings."""
+        name = await embedder_store.default_name(tx, org)
+        if name is None:
+            return self.default
+        try:
+            return await self.find(tx, name, org)
+        except Invalid:
+            return self.default
 
     async def report_hidden(self, tx: Tx) -> list[str]:
         """Log the names of stored embedders that the settings hide, and return them."""

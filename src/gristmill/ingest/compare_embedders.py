@@ -1,9 +1,11 @@
 """Compare the chunks that answer in a base with those that are to take over, on questions made from the base itself.
 
     questions    titles, headings and sentences of an even sample of chunks; the item that one comes from is the right answer.
-                 Queries of users are not stored, so none are used
+                 Before these, what people have searched for, if the base keeps that: the right answer is the first item
+                 whose words fit by themselves, which neither embedder has a part in
     answers      of both sets, by vectors alone and by the hybrid search, as an admin would see them
-    figures      nDCG@10 and MRR of the right item, the share of items that both have among their first ten, median times
+    figures      nDCG@10 and MRR of the right item, the share of items that both have among their first ten, median times; of
+                 what people have searched for, the share for which something fits
 
 The new set is good enough if
 
@@ -30,11 +32,12 @@ from numpy.typing import NDArray
 from gristmill.catalog import Base, ChunkSet
 from gristmill.db import Database
 from gristmill.embedding import Embedder
-from gristmill.search import Mode, Searcher, SearchRequest, Target
+from gristmill.search import Mode, Searcher, SearchRequest, Target, list_questions
 from gristmill.search.samples import SampledChunk, sample_chunks
 
 DEPTH = 10  # items of an answer that count
 MAX_QUESTIONS = 100
+MAX_ASKED = 50  # of these, what people have searched for
 MIN_QUESTIONS = 8
 MIN_ITEMS = 4
 MIN_TOLERANCE, MAX_TOLERANCE = 0.01, 0.05
@@ -61,7 +64,7 @@ class Question(NamedTuple):
 
     text: str
     item: UUID
-    source: str  # title, heading or sentence
+    source: str  # title, heading, sentence or asked
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,9 @@ class EmbedderComparison:
     verdict: Verdict
     differences: Mapping[str, float]
     tolerances: Mapping[str, float]
+    answered: Mapping[str, Any] | None = (
+        None  # of what people have searched for, the share for which something fits
+    )
 
     @property
     def is_good_enough(self) -> bool:
@@ -113,6 +119,8 @@ class EmbedderComparison:
             "items": len({question.item for question in self.questions}),
             "sources": {source: sources.count(source) for source in sorted(set(sources))},
         }
+        if self.answered is not None:
+            report["asked"] = dict(self.answered)
         if self.questions:
             report |= {
                 "old": {mode: answers.figures(self.questions) for mode, answers in self.old.items()},
@@ -132,11 +140,13 @@ async def compare(
     db: Database, base: Base, old: Embedder | None, chunk_set: ChunkSet, new: Embedder
 ) -> EmbedderComparison:
     """Compare the live chunks of a base with another set. Without the old embedder, the old answers are those by words."""
+    searcher = Searcher(db, cache_bytes=_CACHE_BYTES)
     async with db.connection() as tx:
-        questions = make_questions(await sample_chunks(tx, base.chunk_set, _SAMPLED_CHUNKS))
+        sampled = await sample_chunks(tx, base.chunk_set, _SAMPLED_CHUNKS)
+        texts = [row.question for row in await list_questions(tx, base.id, MAX_ASKED)]
+    questions = make_questions(sampled, await find_known_answers(searcher, base, texts))
     if len(questions) < MIN_QUESTIONS or len({question.item for question in questions}) < MIN_ITEMS:
         return EmbedderComparison(questions, {}, {}, "too_few_questions", {}, {})
-    searcher = Searcher(db, cache_bytes=_CACHE_BYTES)
     other = replace(
         base,
         chunk_set=chunk_set.id,
@@ -155,7 +165,35 @@ async def compare(
         }
     else:
         old_answers = {mode: await _answers(searcher, Target(base, old), mode, questions) for mode in modes}
-    return judge(questions, old_answers, new_answers)
+    comparison = judge(questions, old_answers, new_answers)
+    if not texts:
+        return comparison
+    answered = {
+        "questions": len(texts),
+        "old": await measure_fitting_share(searcher, Target(base, old), texts),
+        "new": await measure_fitting_share(searcher, Target(other, new), texts),
+    }
+    return replace(comparison, answered=answered)
+
+
+async def find_known_answers(searcher: Searcher, base: Base, texts: Sequence[str]) -> list[Question]:
+    """The questions of people for which words alone find an item that fits."""
+    known: list[Question] = []
+    for text in texts:
+        hits = await searcher.search(
+            [Target(base, None)], SearchRequest(text, limit=1, mode="text", rerank=False)
+        )
+        known += [Question(text, hit.item_id, "asked") for hit in hits if hit.fits]
+    return known
+
+
+async def measure_fitting_share(searcher: Searcher, target: Target, texts: Sequence[str]) -> float:
+    """The share of texts for which something fits."""
+    mode: Mode = "hybrid" if target.embedder is not None else "text"
+    fits = [
+        (await searcher.answer([target], SearchRequest(text, mode=mode, rerank=False))).fits for text in texts
+    ]
+    return round(sum(fits) / len(fits), 4)
 
 
 async def _answers(searcher: Searcher, target: Target, mode: Mode, questions: Sequence[Question]) -> Answers:
@@ -174,9 +212,9 @@ async def _answers(searcher: Searcher, target: Target, mode: Mode, questions: Se
 # ── questions ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def make_questions(chunks: Sequence[SampledChunk]) -> list[Question]:
-    """Questions of which each has one right item; a text that comes from two items is none."""
-    candidates = [question for chunk in chunks for question in _questions_of(chunk)]
+def make_questions(chunks: Sequence[SampledChunk], of_people: Sequence[Question] = ()) -> list[Question]:
+    """Questions of which each has one right item; a text that comes from two items is none. Those that people asked come first."""
+    candidates = [*of_people, *(question for chunk in chunks for question in _questions_of(chunk))]
     items: dict[str, set[UUID]] = {}
     for question in candidates:
         items.setdefault(question.text.casefold(), set()).add(question.item)
@@ -185,8 +223,9 @@ def make_questions(chunks: Sequence[SampledChunk]) -> list[Question]:
         for question in candidates
         if len(items[question.text.casefold()]) == 1
     }
-    # Sentences are made of the very words of a chunk: titles and headings, which say more, come first.
-    ordered = sorted(unique.values(), key=lambda question: question.source == "sentence")
+    # Sentences are made of the very words of a chunk: titles and headings, which say more, come before.
+    order = {"asked": 0, "sentence": 2}
+    ordered = sorted(unique.values(), key=lambda question: order.get(question.source, 1))
     return ordered[:MAX_QUESTIONS]
 
 

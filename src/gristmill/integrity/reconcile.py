@@ -31,9 +31,10 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Self
 from uuid import UUID
 
-from gristmill import catalog, contents, events, faults, jobs
+from gristmill import catalog, contents, events, faults, jobs, search
 from gristmill.catalog import Base, BaseId, ItemId
 from gristmill.connectors import admin
 from gristmill.db import Database, Tx
@@ -50,6 +51,7 @@ from gristmill.operations.queue import find_stuck_items
 from gristmill.operations.swap_embedder import remove_set
 from gristmill.search import publish, removal
 from gristmill.search.index import tasks
+from gristmill.settings import Settings
 from gristmill.sources.blobs import BlobStore
 from gristmill.work import (
     AnalyseAssets,
@@ -118,9 +120,15 @@ class Reconciler:
         blobs: BlobStore,
         event_retention: timedelta,
         swap_retention: timedelta = timedelta(days=7),
+        question_retention: timedelta = timedelta(days=30),
     ) -> None:
         self._db, self._blobs, self._retention = db, blobs, event_retention
-        self._swap_retention = swap_retention
+        self._swap_retention, self._question_retention = swap_retention, question_retention
+
+    @classmethod
+    def from_settings(cls, db: Database, blobs: BlobStore, settings: Settings) -> Self:
+        """One that keeps things for as long as the settings say."""
+        return cls(db, blobs, settings.event_retention, settings.swap_retention, settings.question_retention)
 
     async def reconcile(self, job: Job) -> Outcome:
         """Make a pass; the job's result is the number of repairs by kind."""
@@ -246,6 +254,7 @@ class Reconciler:
     async def _collect_garbage(self, repairs: Counter[str], thorough: bool) -> None:
         async with self._db.connection() as tx:
             await catalog.drop_stale_progress(tx)
+            await search.delete_old_questions(tx, self._question_retention)
             unused = await contents.find_unused_blobs(tx)
         repairs["blobs"] += len(unused)
         await self._expire_sets()

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import psycopg
 
-from gristmill import catalog, events, faults, jobs
+from gristmill import catalog, events, faults, jobs, search
 from gristmill.catalog import Base, BaseId, BaseStatus, IndexKind, OnRestart
 from gristmill.catalog.access import parse_acl
 from gristmill.db import Database, Tx
@@ -124,6 +124,8 @@ async def patch(
             )
             if changed is None:
                 raise name_taken
+            if not changed.keeps_questions:
+                await search.delete_questions(tx, base_id)
             await events.record(tx, BaseChanged(changed.id, changed.name))
             return changed
     except psycopg.errors.UniqueViolation:  # another transaction took the name at the same moment

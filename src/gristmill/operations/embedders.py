@@ -5,6 +5,7 @@
     change     key, address, limits: at any time. Model, dimensions, prefixes: only while no base uses it, because its vectors
                would no longer fit those that the base has
     delete     only while no base uses it, is being changed to it, or can go back to it
+    default    which one new bases get, of any origin; a deleted one is it no more
 
 Each is one transaction, and nothing is sent while it is open. A base that is created at the same moment holds the row
 (`embedding/embedder_store.py`), so one of the two sees the other. Killed before the commit, nothing happened; killed after it,
@@ -26,7 +27,7 @@ from pydantic import SecretStr, ValidationError
 from gristmill import catalog, faults, net
 from gristmill.catalog import EmbedderUse
 from gristmill.db import Database, Tx
-from gristmill.embedding import Embedders, embedder_store
+from gristmill.embedding import Embedders, embedder_store, hold_embedder
 from gristmill.embedding.embedder_store import EmbedderId, EmbedderRow, key_purpose
 from gristmill.embedding.kinds import KINDS
 from gristmill.embedding.language_codes import language_names
@@ -133,8 +134,22 @@ class EmbedderAdmin:
                     code="embedder_in_use",
                     fields=_base_fields(uses),
                 )
+            await embedder_store.reset_default(tx, self.org, name)
             await embedder_store.delete(tx, row.id)
             await faults.point("embedder.before_commit")
+
+    async def make_default(self, name: str) -> None:
+        """Choose the embedder of new bases, of any origin. A stored one that is deleted at the same moment waits for this, or is
+        not found."""
+        async with self.db.transaction() as tx:
+            embedder = await self.embedders.find(tx, name, self.org)
+            await hold_embedder(tx, embedder)
+            await embedder_store.set_default(tx, self.org, embedder.name)
+
+    async def reset_default(self, name: str) -> None:
+        """Leave the embedder of new bases to the settings again, if it is this one."""
+        async with self.db.transaction() as tx:
+            await embedder_store.reset_default(tx, self.org, name)
 
     async def _find(self, tx: Tx, name: str) -> EmbedderRow | None:
         return next((row for row in await embedder_store.find_all(tx, self.org) if row.name == name), None)

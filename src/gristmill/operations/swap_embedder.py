@@ -159,7 +159,9 @@ async def revert(db: Database, base_id: BaseId, embedders: Embedders) -> Swap:
             )
         reverted = await _begin(tx, base, previous, "off", is_revert=True)
         await faults.point("swap.revert_begun")
-        return await take_over(tx, base, reverted) or reverted
+        reverted = await take_over(tx, base, reverted) or reverted
+    await faults.point("swap.reverted")
+    return reverted
 
 
 async def take_over(tx: Tx, base: Base, swap: Swap) -> Swap | None:

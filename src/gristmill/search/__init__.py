@@ -1,5 +1,12 @@
 """Search: the index of published chunks, and the path from a query to hits."""
 
+from gristmill.search.asked_questions import (
+    AskedQuestion,
+    delete_old_questions,
+    delete_questions,
+    keep_question,
+    list_questions,
+)
 from gristmill.search.binary_copy import Chunk
 from gristmill.search.conditions import Comparison, Condition, ConditionGroup
 from gristmill.search.model import (
@@ -20,6 +27,7 @@ from gristmill.search.store import ChunkRow, list_chunks
 from gristmill.search.why_not import Reason, WhyNot, explain_missing
 
 __all__ = [
+    "AskedQuestion",
     "Chunk",
     "ChunkRow",
     "Comparison",
@@ -40,7 +48,11 @@ __all__ = [
     "Target",
     "WhyNot",
     "WordCorrection",
+    "delete_old_questions",
+    "delete_questions",
     "explain_missing",
+    "keep_question",
     "list_chunks",
+    "list_questions",
     "passage_boxes",
 ]

@@ -254,6 +254,10 @@ class Settings(BaseSettings):
         default=timedelta(days=7),
         description="How long the vectors of an earlier embedder are kept, to go back to.",
     )
+    question_retention: Duration = Field(
+        default=timedelta(days=30),
+        description="How long bases keep what people search for, if their setting `questions` is `keep`.",
+    )
     reconcile_cron: str = Field(
         default="*/5 * * * *",
         description="When the reconciler checks for inconsistencies and repairs them: a cron expression in UTC.",

@@ -108,3 +108,19 @@ create table saved_search (
 );
 create unique index saved_search_name on saved_search (org_id, owner, lower(name));
 create index saved_search_key on saved_search (key_id) where key_id is not null;
+
+-- owner: search
+-- What people have searched a base for, if its setting `questions` is `keep`: the words, and not who asked. The comparison of two
+-- embedders asks them again.
+create table asked_question (
+    id              uuid not null default uuidv7(), -- a new one whenever it is asked, so that the latest come first
+    base_id         uuid not null references base on delete cascade,
+    digest          bytea not null,             -- SHA-256 of the question, in lower case
+    question        text not null,
+    times           int not null default 1,
+    best_score      real,                       -- of the last time; null: no hit, or an answer was asked for
+    asked_at        timestamptz not null default clock_now(),
+    primary key (base_id, digest)
+);
+create unique index asked_question_latest on asked_question (base_id, id desc);
+create index asked_question_asked on asked_question (asked_at);

@@ -38,3 +38,10 @@ create table embedder (
     updated_at  timestamptz not null default clock_now()
 );
 create unique index embedder_name on embedder (org_id, lower(name));
+
+-- owner: embedding
+-- The embedder of new bases of an organisation that chose one; without a row, that of the settings.
+create table default_embedder (
+    org_id      uuid primary key references organisation,
+    name        text not null
+);

@@ -31,6 +31,25 @@ async def find_targets(
     return targets
 
 
+async def answer_and_keep(
+    context: ApiContext, targets: Sequence[search.Target], request: search.SearchRequest
+) -> search.SearchAnswer:
+    """Search, and keep the question of the bases whose owners want that."""
+    answer = await context.searcher.answer(targets, request)
+    await keep_question(context, targets, request, answer.best_score)
+    return answer
+
+
+async def keep_question(
+    context: ApiContext,
+    targets: Sequence[search.Target],
+    request: search.SearchRequest,
+    best_score: float | None = None,
+) -> None:
+    """Keep the question of the bases whose owners want that."""
+    await search.keep_question(context.db, [target.base for target in targets], request.query, best_score)
+
+
 async def _without_expired(tx: Tx, bases: list[Base]) -> list[Base]:
     limited = [base.id for base in bases if base.expires_at is not None]
     expired = await catalog.find_expired_ids(tx, limited) if limited else set[BaseId]()

@@ -15,7 +15,7 @@ from gristmill.search.conditions import Operator, Scalar
 from gristmill.server.api.context import CurrentContext, CurrentViewer
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.common import NonBlankText, require_storable
-from gristmill.server.api.search_targets import find_targets
+from gristmill.server.api.search_targets import answer_and_keep, find_targets
 from gristmill.server.compat.find_base import find_named_base
 
 router = ApiRouter("/dify", tag="Dify")
@@ -155,7 +155,7 @@ async def retrieve(body: Retrieval, context: CurrentContext, viewer: CurrentView
         filters=search.Filters(condition=condition),
         viewer=viewer,
     )
-    answer = await context.searcher.answer(await find_targets(context, viewer, [base.id]), request)
+    answer = await answer_and_keep(context, await find_targets(context, viewer, [base.id]), request)
     threshold = body.retrieval_setting.score_threshold
     return {"records": [_record(hit) for hit in answer.hits if hit.score >= threshold]}
 

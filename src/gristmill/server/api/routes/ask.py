@@ -10,7 +10,7 @@ from gristmill.server.api.context import CurrentContext, CurrentViewer
 from gristmill.server.api.event_stream import EventStream, encode_frame
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.ask import AnswerOut, AskIn, PassageOut
-from gristmill.server.api.search_targets import find_targets
+from gristmill.server.api.search_targets import find_targets, keep_question
 
 router = ApiRouter("/api", tag="search")
 
@@ -21,7 +21,9 @@ async def ask(body: AskIn, context: CurrentContext, viewer: CurrentViewer) -> An
     `end`; or `error`, with the code and detail of a problem document."""
     context.asker.require_model()
     targets = await find_targets(context, viewer, body.base_ids)
-    events = context.asker.ask(targets, body.to_query(viewer))
+    request = body.to_query(viewer)
+    await keep_question(context, targets, request)
+    events = context.asker.ask(targets, request)
     first = await anext(events)  # before the response starts, so that an error still has a status
     if body.stream:
         return EventStream(_frames(first, events), headers={"Cache-Control": "no-store"})

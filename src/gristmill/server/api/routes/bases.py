@@ -5,7 +5,7 @@ from uuid import UUID
 
 from fastapi import Query, Response
 
-from gristmill import catalog, jobs
+from gristmill import catalog, jobs, search
 from gristmill.catalog import BaseId, BaseStats
 from gristmill.catalog.access import EVERYBODY
 from gristmill.embedding.language_codes import language_names
@@ -26,9 +26,11 @@ from gristmill.server.api.etags import IfMatch, check_if_match, set_etag
 from gristmill.server.api.index_address import index_kind_of
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.bases import (
+    AskedQuestionOut,
     BaseOut,
     ChangedBase,
     DeletedBase,
+    DeletedQuestions,
     Dismissed,
     IndexMove,
     MovingBase,
@@ -57,10 +59,11 @@ async def create_base(
 ) -> BaseOut:
     """Create a knowledge base. Without `acl`, a base that is not created by an admin is visible to its creator."""
     languages = language_names(body.languages)
-    if body.embedder is None:
-        embedder = context.embedders.for_languages(languages)
-    else:
-        async with context.db.connection() as tx:
+    async with context.db.connection() as tx:
+        if body.embedder is None:
+            default = await context.embedders.find_default(tx, caller.org)
+            embedder = context.embedders.for_languages(languages, default)
+        else:
             embedder = await context.embedders.find(tx, body.embedder, caller.org)
     _check_processor(context, body.file_processor_id)
     chunking = body.chunking.model_dump(by_alias=True, exclude_none=True)
@@ -167,6 +170,25 @@ async def patch_base(
 async def delete_base(base_id: PathBase, context: CurrentContext) -> DeletedBase:
     """Delete a knowledge base with everything in it. From this response on no request returns it."""
     return DeletedBase(job_id=await bases.delete(context.db, base_id))
+
+
+@router.get("/{base_id}/questions")
+async def list_base_questions(
+    base_id: PathBase, context: CurrentContext, limit: Limit = 100, cursor: UUID | None = None
+) -> Page[AskedQuestionOut]:
+    """List what people have searched a base for, the latest first, if its setting `questions` is `keep`."""
+    async with context.db.connection() as tx:
+        base = await guards.require_base(tx, base_id)
+        questions = await search.list_questions(tx, base.id, limit, cursor)
+    return page_of(questions, limit, AskedQuestionOut.of)
+
+
+@router.delete("/{base_id}/questions")
+async def delete_base_questions(base_id: PathBase, context: CurrentContext) -> DeletedQuestions:
+    """Delete what people have searched a base for. New questions are kept as before."""
+    async with context.db.transaction() as tx:
+        base = await guards.require_base(tx, base_id)
+        return DeletedQuestions(deleted=await search.delete_questions(tx, base.id))
 
 
 @router.post("/{base_id}/index/move", status_code=202)

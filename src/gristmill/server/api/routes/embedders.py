@@ -36,7 +36,8 @@ async def list_embedders(context: CurrentContext, caller: CurrentCaller) -> Page
     """List the embedders that bases can use, by name: built-in ones, those of the settings, and stored ones."""
     async with context.db.connection() as tx:
         usable = await context.embedders.find_all(tx, caller.org)
-    return Page(items=[_show(context, caller, embedder) for embedder in usable], next_cursor=None)
+        default = await context.embedders.find_default(tx, caller.org)
+    return Page(items=[_show(context, caller, embedder, default) for embedder in usable], next_cursor=None)
 
 
 @router.post("", status_code=201)
@@ -70,7 +71,9 @@ async def get_embedder(
     embedder = await _find(context, caller, embedder_name)
     if isinstance(embedder, StoredEmbedder):
         set_etag(response, embedder.row.updated_at)
-    return _show(context, caller, embedder)
+    async with context.db.connection() as tx:
+        default = await context.embedders.find_default(tx, caller.org)
+    return _show(context, caller, embedder, default)
 
 
 @router.patch("/{embedder_name}")
@@ -97,6 +100,26 @@ async def delete_embedder(embedder_name: str, context: CurrentContext, caller: C
     """Delete a stored embedder that no base uses."""
     await _require_stored(context, caller, embedder_name)
     await _admin(context, caller).delete(embedder_name)
+    return Response(status_code=204)
+
+
+@router.put("/{embedder_name}/default", status_code=204)
+async def make_embedder_default(
+    embedder_name: str, context: CurrentContext, caller: CurrentCaller
+) -> Response:
+    """Let new bases of the organisation have this embedder, unless they name another."""
+    await _find(context, caller, embedder_name)
+    await _admin(context, caller).make_default(embedder_name)
+    return Response(status_code=204)
+
+
+@router.delete("/{embedder_name}/default", status_code=204)
+async def reset_default_embedder(
+    embedder_name: str, context: CurrentContext, caller: CurrentCaller
+) -> Response:
+    """Let new bases of the organisation have the embedder of the settings again, if this one was chosen."""
+    await _find(context, caller, embedder_name)
+    await _admin(context, caller).reset_default(embedder_name)
     return Response(status_code=204)
 
 
@@ -154,14 +177,20 @@ async def _require_stored(context: ApiContext, caller: Caller, name: str) -> Non
     )
 
 
-def _show(context: ApiContext, caller: Caller, embedder: Embedder) -> EmbedderOut:
-    return EmbedderOut.of(embedder, context.embedders, is_admin=caller.viewer.is_admin)
+def _show(context: ApiContext, caller: Caller, embedder: Embedder, default: Embedder) -> EmbedderOut:
+    return EmbedderOut.of(
+        embedder,
+        context.embedders,
+        is_admin=caller.viewer.is_admin,
+        is_default=embedder.name == default.name,
+    )
 
 
 async def _show_stored(context: ApiContext, caller: Caller, name: str, response: Response) -> EmbedderOut:
     async with context.db.connection() as tx:
         stored = await context.embedders.find_stored(tx, caller.org)
+        default = await context.embedders.find_default(tx, caller.org)
     if name not in stored:
         raise NotFound(f"The embedder {name} was deleted at the same moment.", code="embedder_not_found")
     set_etag(response, stored[name].row.updated_at)
-    return _show(context, caller, stored[name])
+    return _show(context, caller, stored[name], default)

@@ -23,7 +23,7 @@ from gristmill.server.api.schemas.search import (
     WhyNotIn,
     WhyNotOut,
 )
-from gristmill.server.api.search_targets import base_target, find_targets
+from gristmill.server.api.search_targets import answer_and_keep, base_target, find_targets
 
 router = ApiRouter("/api", tag="search")
 
@@ -35,7 +35,7 @@ async def search_base(
     """Search one base."""
     started = time.perf_counter()
     (target,) = await find_targets(context, viewer, [base_id], body.mode)
-    answer = await context.searcher.answer([target], body.to_query(viewer))
+    answer = await answer_and_keep(context, [target], body.to_query(viewer))
     context.metrics.search_seconds.labels(body.mode).observe(time.perf_counter() - started)
     return _search_results(answer, started)
 
@@ -45,7 +45,7 @@ async def search_bases(body: SearchBasesIn, context: CurrentContext, viewer: Cur
     """Search several bases at once, also when they use different embedders."""
     started = time.perf_counter()
     targets = await find_targets(context, viewer, body.base_ids, body.mode)
-    answer = await context.searcher.answer(targets, body.to_query(viewer))
+    answer = await answer_and_keep(context, targets, body.to_query(viewer))
     context.metrics.search_seconds.labels(body.mode).observe(time.perf_counter() - started)
     return _search_results(answer, started)
 

@@ -6,7 +6,17 @@ from uuid import UUID
 
 from pydantic import Field, StrictBool, StrictInt, StringConstraints
 
-from gristmill.catalog import AssetReuse, Base, BaseStats, BaseStatus, EmptyDocuments, IndexKind, OnRestart
+from gristmill.catalog import (
+    AssetReuse,
+    Base,
+    BaseStats,
+    BaseStatus,
+    EmptyDocuments,
+    IndexKind,
+    OnRestart,
+    QuestionKeeping,
+)
+from gristmill.search import AskedQuestion
 from gristmill.server.api.schemas.common import (
     Acl,
     ApiModel,
@@ -56,8 +66,8 @@ Synonyms = Annotated[
 
 
 class Options(RequestModel):
-    """Which files of folders are included, from the next listing on, when image descriptions are reused, synonyms, and
-    which hits searches leave out."""
+    """Which files of folders are included, from the next listing on, when image descriptions are reused, synonyms,
+    which hits searches leave out, and whether what people search for is kept."""
 
     ignore: (
         Annotated[Patterns, Field(description="Files to leave out: patterns as in .gitignore.")] | None
@@ -73,6 +83,16 @@ class Options(RequestModel):
                 ge=0,
                 le=1,
                 description="Searches leave out hits with a lower score, unless they say otherwise.",
+            ),
+        ]
+        | None
+    ) = None
+    questions: (
+        Annotated[
+            QuestionKeeping,
+            Field(
+                description="`keep`: what people search for is kept, without their names, to compare embedders with. "
+                "`off` deletes what was kept."
             ),
         ]
         | None
@@ -194,6 +214,7 @@ class BaseOut(StoredModel):
                 "emptyDocuments": base.empty_documents,
                 "synonyms": base.synonyms,
                 "minScore": base.min_score,
+                "questions": "keep" if base.keeps_questions else "off",
             },
             acl=base.acl,
             description=base.description,
@@ -210,6 +231,29 @@ class BaseOut(StoredModel):
             changed_at=max(base.updated_at, stats.changed_at or base.updated_at),
             suggested_embedder=suggested_embedder,
         )
+
+
+class AskedQuestionOut(ApiModel):
+    """What people searched a base for: how often, and when last. `bestScore` is that of the last time; null if there was no hit,
+    or an answer was asked for."""
+
+    id: UUID
+    question: str
+    times: int
+    best_score: float | None
+    asked_at: datetime
+
+    @classmethod
+    def of(cls, row: AskedQuestion) -> Self:
+        """Show `row`."""
+        score = None if row.best_score is None else round(row.best_score, 4)
+        return cls(id=row.id, question=row.question, times=row.times, best_score=score, asked_at=row.asked_at)
+
+
+class DeletedQuestions(ApiModel):
+    """How many questions were deleted."""
+
+    deleted: int
 
 
 class DeletedBase(ApiModel):

@@ -129,7 +129,7 @@ class EmbedderOut(ApiModel):
     updated_at: datetime | None
 
     @classmethod
-    def of(cls, embedder: Embedder, embedders: Embedders, *, is_admin: bool) -> Self:
+    def of(cls, embedder: Embedder, embedders: Embedders, *, is_admin: bool, is_default: bool) -> Self:
         """Show `embedder`; its address to admins only."""
         row = embedder.row if isinstance(embedder, StoredEmbedder) else None
         settings = embedders.settings_of(embedder) if row is None else settings_of(row)
@@ -144,7 +144,7 @@ class EmbedderOut(ApiModel):
             chunk_tokens=embedder.max_tokens,
             english_only=languages == ["english"],
             languages=languages,
-            is_default=embedder is embedders.default,
+            is_default=is_default,
             created_at=row and row.created_at,
             updated_at=row and row.updated_at,
             **_settings_fields(settings, embedder.max_tokens),

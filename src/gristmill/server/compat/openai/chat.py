@@ -28,7 +28,7 @@ from gristmill.server.api.event_stream import EventStream
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.ask import CitationOut, PassageOut
 from gristmill.server.api.schemas.common import require_storable
-from gristmill.server.api.search_targets import MAX_BASES, find_targets
+from gristmill.server.api.search_targets import MAX_BASES, find_targets, keep_question
 from gristmill.server.compat.find_base import find_named_base
 
 router = ApiRouter("/v1", tag="OpenAI chat")
@@ -111,6 +111,7 @@ async def complete_chat(
     *earlier, question = body.messages
     request = search.SearchRequest(query=question.text, limit=PASSAGES, viewer=viewer)
     conversation = [ChatMessage(_ROLES[message.role], message.text) for message in earlier]
+    await keep_question(context, targets, request)
     events = context.asker.ask(targets, request, conversation)
     first = await anext(events)  # before the response starts, so that an error still has a status
     passages = list(first.passages) if isinstance(first, Retrieved) else []

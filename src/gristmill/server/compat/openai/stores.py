@@ -16,7 +16,7 @@ from gristmill.server.api.caller import Caller
 from gristmill.server.api.context import ApiContext, CurrentCaller, CurrentContext, CurrentViewer
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.routes.bases import default_acl
-from gristmill.server.api.search_targets import find_targets
+from gristmill.server.api.search_targets import answer_and_keep, find_targets
 from gristmill.server.compat.openai import objects
 from gristmill.server.compat.openai.parameters import Cursor, Order, PageLimit, PathStore, place_of
 from gristmill.server.compat.openai.schemas import ChangedStore, NewStore, StoreSearch, store_chunking
@@ -50,7 +50,8 @@ async def _require_files(context: ApiContext, requests: Sequence[FileToAttach], 
 
 
 async def _create_base(body: NewStore, context: ApiContext, caller: Caller) -> Base:
-    embedder = context.embedders.default
+    async with context.db.connection() as tx:
+        embedder = await context.embedders.find_default(tx, caller.org)
     wanted_name = body.name or f"store {uuid4().hex[:12]}"
     for number in range(1, _MAX_NAME_ATTEMPTS + 1):
         name = wanted_name if number == 1 else f"{wanted_name[:190]} ({number})"
@@ -155,7 +156,7 @@ async def search_store(
             viewer=viewer,
             rerank=body.ranking_options.ranker != "none",
         )
-        for hit in (await context.searcher.answer(targets, request)).hits:
+        for hit in (await answer_and_keep(context, targets, request)).hits:
             if hit.chunk_id not in best or best[hit.chunk_id].score < hit.score:
                 best[hit.chunk_id] = hit
     hits = [hit for hit in best.values() if hit.score >= body.ranking_options.score_threshold]

@@ -61,6 +61,7 @@ export const messages = {
   "Models turn texts into vectors. New bases use the default one, unless you choose another.":
     "模型把文本转换为向量。新知识库使用默认模型，除非您另选一个。",
   "New embedder": "新建嵌入模型",
+  "Use for new bases": "用于新建的知识库",
   "An API of OpenAI's form: OpenAI, Ollama, vLLM, TEI and others.": "OpenAI 形式的 API：OpenAI、Ollama、vLLM、TEI 等。",
   "It is encrypted and never shown. Empty if the endpoint needs none.":
     "加密保存，永不显示。若端点不需要密钥，请留空。",

@@ -68,6 +68,9 @@ export const messages = {
   "Lowest score of a result, from 0 to 1": "结果的最低得分（0 到 1）",
   "0 shows all, with a note if none of them fits.": "0 表示显示全部，若没有合适的结果会给出提示。",
   "From 0.5 on, most results of unrelated searches are hidden.": "从 0.5 起，无关搜索的结果大多会被隐藏。",
+  "Keep what people search for": "保留人们搜索的问题",
+  "Without names, to compare embedding models with. Switching it off deletes what was kept.":
+    "不记录姓名，用于比较嵌入模型。关闭后会删除已保留的问题。",
   "Exclude (.gitignore patterns, one per line)": "排除（.gitignore 模式，每行一个）",
   "URL of a sitemap, or of a site that declares one": "站点地图的网址，或声明了站点地图的网站",
   "Drop files or folders anywhere on this page, or choose them.": "把文件或文件夹拖到页面任意位置，或点击选择。",

@@ -63,6 +63,7 @@ function changesFrom(form, base) {
       emptyDocuments: String(form.get("emptyDocuments")),
       synonyms: synonymsFrom(String(form.get("synonyms"))),
       minScore: Number(form.get("minScore") ?? 0),
+      questions: form.get("questions") === "on" ? "keep" : "off",
     },
   };
 }
@@ -215,6 +216,13 @@ function searchFields(base) {
         <span class="hint">
           ${t("0 shows all, with a note if none of them fits.")}
           ${t("From 0.5 on, most results of unrelated searches are hidden.")}
+        </span>
+      </label>
+      <label class="check">
+        <input name="questions" type="checkbox" ?checked=${base.settings.questions === "keep"}>
+        <span>${t("Keep what people search for")}</span>
+        <span class="hint">
+          ${t("Without names, to compare embedding models with. Switching it off deletes what was kept.")}
         </span>
       </label>
     </fieldset>

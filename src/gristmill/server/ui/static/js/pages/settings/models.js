@@ -43,7 +43,7 @@ export function modelsSection() {
 /** @param {Signal<Embedder>} embedder @param {Resource<Embedder[]>} embedders */
 function modelRow(embedder, embedders) {
   const testResult = signal(/** @type {any} */ (null));
-  const { name, origin } = embedder.peek();
+  const { name } = embedder.peek();
   const test = async () => {
     testResult.value = "checking";
     try {
@@ -53,11 +53,11 @@ function modelRow(embedder, embedders) {
       showError(error);
     }
   };
-  const defaultChip = embedder.peek().isDefault ? html`<span class="chip">${t("Default")}</span>` : null;
+  const defaultChip = () => (embedder.value.isDefault ? html`<span class="chip">${t("Default")}</span>` : null);
   const isTesting = () => testResult.value === "checking";
   const actions = () => [
     button(t("Test"), test, { small: true, title: `${t("Test")}: ${name}`, disabled: isTesting }),
-    origin === "stored" ? kebab(t("More for {name}", { name }), () => menuEntries(embedder.peek(), embedders)) : null,
+    kebab(t("More for {name}", { name }), () => menuEntries(embedder.peek(), embedders)),
   ];
   return html`
     <div class="entry" role="listitem">
@@ -96,7 +96,14 @@ function menuEntries(embedder, embedders) {
     const others = (embedders.value.peek() ?? []).filter((other) => other.name !== embedder.name);
     await embedders.update(others, () => api.delete(`/embedders/${encodeURIComponent(embedder.name)}`));
   };
+  const makeDefault = async () => {
+    const all = (embedders.value.peek() ?? []).map((other) => ({ ...other, isDefault: other.name === embedder.name }));
+    await embedders.update(all, () => api.put(`/embedders/${encodeURIComponent(embedder.name)}/default`, {}));
+  };
+  const choose = { label: t("Use for new bases"), icon: "base", onselect: makeDefault };
+  if (embedder.origin !== "stored") return [choose];
   return [
+    choose,
     { label: t("Edit"), icon: "gear", onselect: () => openEmbedderDialog(embedder, () => embedders.refresh()) },
     { label: t("Delete"), icon: "trash", danger: true, onselect: remove },
   ];
