@@ -6,6 +6,7 @@ from gristmill.readers import plain_text
 from gristmill.readers.formats import (
     archive,
     binary_office,
+    docx,
     image,
     iwork,
     mail,
@@ -18,20 +19,25 @@ from gristmill.readers.formats import (
     outlook_folders,
     pdf,
     pptx,
+    rtf,
     subtitles,
     visio,
+    xlsx,
     xps,
 )
 from gristmill.readers.sink import Sink
 
 # Which function reads which kind of document; kinds are what `detect.py` names.
 READERS: dict[str, Callable[[Sink], None]] = {
-    **dict.fromkeys(("docx", "xlsx", "xlsb", "doc", "xls", "ppt", "rtf", "epub"), office.read),
+    **dict.fromkeys(("xlsb", "doc", "xls", "ppt", "epub"), office.read),
     **dict.fromkeys(("odt", "ods", "odp"), opendocument.read),
     **dict.fromkeys(("text", "markdown", "code", "csv"), plain_text.read_any_encoding),
     **dict.fromkeys(("gzip", "bzip2", "xz", "zstd"), archive.read_compressed),
+    "docx": docx.read,
     "pdf": pdf.read,
     "pptx": pptx.read,
+    "rtf": rtf.read,
+    "xlsx": xlsx.read,
     "msg": outlook.read,
     "eml": mail.read,
     "mbox": mail.read_mbox,

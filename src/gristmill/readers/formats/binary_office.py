@@ -5,6 +5,7 @@ ppt   records of the stream itself, each a compressed compound file; pictures in
 """
 
 import io
+import shutil
 import struct
 import zlib
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 
 from gristmill.readers.document_metadata import DocumentMetadata, split_keywords, split_names
 from gristmill.readers.formats import compound, media
+from gristmill.readers.formats.xls_charts import separate_charts
 from gristmill.readers.libraries import olefile
 from gristmill.readers.sink import DocumentRefused, Sink, refuse_encrypted
 
@@ -107,6 +109,28 @@ def _check_xls(sink: Sink, ole: Any) -> None:
     # Some programs fill the last sector with zeros.
     if position > len(data) or bof_count != eof_count:
         sink.warn("damaged")
+
+
+def without_charts(sink: Sink) -> tuple[bytes | None, list[tuple[int, str]]]:
+    """A workbook without the cells of its charts if it has any, and the charts as text with the numbers of their sheets."""
+    path = sink.task.scratch / "workbook.xls"
+    try:
+        with olefile.OleFileIO(str(sink.task.path)) as ole:
+            name = "Workbook" if ole.exists("Workbook") else "Book"
+            stream = ole.openstream(name).read()
+        patched, charts = separate_charts(stream)
+        if patched == stream:
+            return None, charts
+        shutil.copyfile(sink.task.path, path)
+        with olefile.OleFileIO(str(path), write_mode=True) as ole:
+            ole.write_stream(name, patched)
+        return path.read_bytes(), charts
+    except (MemoryError, DocumentRefused):
+        raise
+    except Exception:  # then it is read as it is
+        return None, []
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _check_ppt(sink: Sink, ole: Any) -> None:

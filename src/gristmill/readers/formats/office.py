@@ -1,4 +1,4 @@
-"""Office documents, books and rich text by kreuzberg: docx, xlsx, doc, xls, ppt, rtf, epub.
+"""Office documents, books and rich text by kreuzberg: xlsb, doc, xls, ppt, epub; docx if it is very large, and the cells of xlsx.
 
 Zip packages (`package.py`) and compound files (`binary_office.py`) are checked first; what they contain is handed over
 after the text. Where the library reports pages or sheets, each part has its own.
@@ -9,7 +9,7 @@ import zipfile
 from itertools import pairwise
 from typing import Any
 
-from gristmill.readers.formats import binary_office, package, rtf
+from gristmill.readers.formats import binary_office, package
 from gristmill.readers.libraries import kreuzberg
 from gristmill.readers.sink import DocumentRefused, Sink, refuse_encrypted
 
@@ -20,7 +20,6 @@ _MEDIA_TYPES = {
     "doc": "application/msword",
     "xls": "application/vnd.ms-excel",
     "ppt": "application/vnd.ms-powerpoint",
-    "rtf": "application/rtf",
     "epub": "application/epub+zip",
     "html": "text/html",
     "7z": "application/x-7z-compressed",
@@ -44,21 +43,25 @@ def read(sink: Sink) -> None:
     kind = sink.report.kind
     if kind in _PACKAGES:
         package.check(sink)
-    if kind == "xlsx":
-        package.check_shared_strings(sink)
     if kind in _COMPOUND:
         binary_office.check(sink)
-    result = extract(sink, kind)
-    content = _remove_field_codes(str(result.content), kind)
+    data, charts = binary_office.without_charts(sink) if kind == "xls" else (None, [])
+    result = extract(sink, kind, data)
+    content = remove_field_codes(str(result.content), kind)
     start = sink.characters
     add_pages(sink, content, _page_starts(result, content, kind))
+    for sheet, text in charts:
+        sink.add_text(text + "\n\n", sheet)
     if kind in _PACKAGES:
-        _warn_if_protected(sink, kind)
+        warn_if_protected(sink, kind)
         package.add_contents(sink, content, start)
     elif kind in _COMPOUND:
         binary_office.add_contents(sink)
-    elif kind == "rtf":
-        rtf.add_contents(sink)
+    check_content(sink)
+
+
+def check_content(sink: Sink) -> None:
+    """Refuse a damaged document of which nothing could be read; warn of an empty one."""
     if not sink.text_length and not sink.image_count and not sink.attachment_count:
         if "damaged" in sink.report.warnings:
             raise DocumentRefused("The file is damaged, and nothing of it can be read.", code="corrupt")
@@ -123,14 +126,15 @@ def _page_starts(result: Any, content: str, kind: str) -> list[tuple[int, int]]:
     return page_starts
 
 
-def _remove_field_codes(content: str, kind: str) -> str:
+def remove_field_codes(content: str, kind: str) -> str:
+    """The content without escaped spaces, and without the field codes of old documents."""
     content = content.replace("&#9;", "\t").replace("&#10;", "\n")
     if kind == "doc":
         content = _FIELD_REMNANT.sub("", _FIELD_CODE.sub("", content))
     return content
 
 
-def _warn_if_protected(sink: Sink, kind: str) -> None:
+def warn_if_protected(sink: Sink, kind: str) -> None:
     """Warn when the document may not be changed without a password; reading needs none."""
     name, marker = _PROTECTION_MARKERS.get(kind, ("", re.compile(b"(?!)")))
     with zipfile.ZipFile(sink.task.path) as archive:

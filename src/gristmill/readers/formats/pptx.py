@@ -1,24 +1,23 @@
-"""Presentations (pptx): titles, text, tables, notes and pictures; each slide is a page."""
+"""Presentations (pptx): titles, text, tables, charts, SmartArt, equations, notes, comments and pictures; each slide is a page.
+
+Hidden slides are read like others. Headers and footers of slides and notes are text of their placeholders.
+"""
 
 import posixpath
-import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gristmill.readers import markdown_tables
-from gristmill.readers.formats import package
-from gristmill.readers.libraries import etree
+from gristmill.readers.formats import ooxml, package
+from gristmill.readers.formats.charts import chart_markdown
+from gristmill.readers.formats.ooxml import A as _A
+from gristmill.readers.formats.ooxml import R as _R
 from gristmill.readers.sink import DocumentRefused, Sink
 
-_A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
-_R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
-_REL = "{http://schemas.openxmlformats.org/package/2006/relationships}"
 _TITLE_PLACEHOLDERS = ("title", "ctrTitle")
 _SKIPPED_PLACEHOLDERS = ("sldNum",)
-_STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(drawingml|presentationml)/main")
-_STRICT_R = b"http://purl.oclc.org/ooxml/officeDocument/relationships"
 
 
 def read(sink: Sink) -> None:
@@ -33,7 +32,7 @@ def read(sink: Sink) -> None:
         for number, name in enumerate(slides, 1):
             if number > sink.task.after_page:
                 sink.begin_page(number, len(slides))
-            relationships = _relationships(sink, archive, name)
+            relationships = ooxml.relationships(sink, archive, name)
             for target in relationships.values():
                 page_of.setdefault(posixpath.basename(target), number)
             if number <= sink.task.after_page:  # another child has read it
@@ -55,8 +54,8 @@ def read(sink: Sink) -> None:
 
 
 def _slide_paths(sink: Sink, archive: zipfile.ZipFile) -> Iterator[str]:
-    relationships = _relationships(sink, archive, "ppt/presentation.xml")
-    tree = _parse(sink, archive, "ppt/presentation.xml")
+    relationships = ooxml.relationships(sink, archive, "ppt/presentation.xml")
+    tree = ooxml.parse_part(sink, archive, "ppt/presentation.xml")
     if tree is None:
         raise DocumentRefused("Its list of slides is broken.", code="corrupt")
     for slide in tree.iter(f"{_P}sldId"):
@@ -66,23 +65,30 @@ def _slide_paths(sink: Sink, archive: zipfile.ZipFile) -> Iterator[str]:
 
 
 def _slide_text(sink: Sink, archive: zipfile.ZipFile, name: str, relationships: dict[str, str]) -> str:
-    tree = _parse(sink, archive, name)
+    tree = ooxml.parse_part(sink, archive, name)
     if tree is None:
         return ""
-    blocks = list(_blocks(tree, relationships))
+
+    def part(target: str) -> Any:
+        return ooxml.parse_part(sink, archive, target)
+
+    blocks = list(_blocks(tree, relationships, part))
     for target in relationships.values():
-        if "/notesSlides/" in target and (notes := _parse(sink, archive, target)) is not None:
-            note_blocks = [block for block in _blocks(notes, {}) if not block.isdigit()]
+        if "/notesSlides/" in target and (notes := part(target)) is not None:
+            note_blocks = [block for block in _blocks(notes, {}, part) if not block.isdigit()]
             blocks += [f"> {line}" for block in note_blocks for line in block.splitlines() if line.strip()]
-        elif "/diagrams/data" in target and (diagram := _parse(sink, archive, target)) is not None:
-            blocks += [text for paragraph in diagram.iter(f"{_A}p") if (text := _paragraph(paragraph))]
-        elif "/comments/" in target and (comments := _parse(sink, archive, target)) is not None:
+        elif "/comments/" in target and (comments := part(target)) is not None:
             blocks += [f"> {''.join(node.itertext())}" for node in comments.iter(f"{_P}text")]
+            blocks += [
+                f"> {text}" for node in comments.iter(f"{_A}p") if (text := ooxml.drawing_paragraph(node))
+            ]
     return "\n\n".join(block for block in blocks if block.strip())
 
 
-def _blocks(tree: Any, relationships: dict[str, str]) -> Iterator[str]:
-    for shape in tree.iter(f"{_P}sp", f"{_P}graphicFrame", f"{_P}pic"):
+def _blocks(tree: Any, relationships: dict[str, str], part: Callable[[str], Any]) -> Iterator[str]:
+    for shape in tree.iter(f"{_P}sp", f"{_P}graphicFrame", f"{_P}pic", f"{_P}cxnSp"):
+        if any(ooxml.local_name(above) == "Fallback" for above in shape.iterancestors()):
+            continue
         if shape.tag == f"{_P}pic":
             yield _picture(shape, relationships)
             continue
@@ -90,9 +96,8 @@ def _blocks(tree: Any, relationships: dict[str, str]) -> Iterator[str]:
         kind = placeholder.get("type", "") if placeholder is not None else ""
         if kind in _SKIPPED_PLACEHOLDERS:
             continue
-        table = next(shape.iter(f"{_A}tbl"), None)
-        if table is not None:
-            yield markdown_tables.markdown_table([_cells(row) for row in table.iter(f"{_A}tr")]).rstrip()
+        if shape.tag == f"{_P}graphicFrame":
+            yield from _frame(shape, relationships, part)
             continue
         paragraphs = [text for paragraph in shape.iter(f"{_A}p") if (text := _paragraph(paragraph))]
         if kind in _TITLE_PLACEHOLDERS and paragraphs:
@@ -101,56 +106,43 @@ def _blocks(tree: Any, relationships: dict[str, str]) -> Iterator[str]:
             yield "\n\n".join(paragraphs)
 
 
+def _frame(shape: Any, relationships: dict[str, str], part: Callable[[str], Any]) -> Iterator[str]:
+    """A table, a chart, a SmartArt or another object."""
+    if (table := next(shape.iter(f"{_A}tbl"), None)) is not None:
+        yield markdown_tables.markdown_table(_rows(table)).rstrip()
+        return
+    for node in shape.iter("{*}chart", "{*}relIds"):
+        is_chart = ooxml.local_name(node) == "chart"
+        target = relationships.get(node.get(f"{_R}{'id' if is_chart else 'dm'}", ""))
+        if target and (tree := part(target)) is not None:
+            yield chart_markdown(tree) if is_chart else "\n\n".join(ooxml.diagram_texts(tree))
+
+
 def _picture(shape: Any, relationships: dict[str, str]) -> str:
-    properties = next(shape.iter(f"{_P}cNvPr"), None)
     image = next(shape.iter(f"{_A}blip"), None)
     target = relationships.get(image.get(f"{_R}embed", ""), "") if image is not None else ""
-    caption = (properties.get("descr") or properties.get("title") or "") if properties is not None else ""
-    caption = re.sub(r"[\[\]\n]+", " ", caption).strip()
+    caption = ooxml.caption(shape)
     return f"![{caption}]({posixpath.basename(target)})" if target else caption
 
 
-def _cells(row: Any) -> list[str]:
-    return [" ".join(filter(None, map(_paragraph, cell.iter(f"{_A}p")))) for cell in row.iter(f"{_A}tc")]
+def _rows(table: Any) -> list[list[str]]:
+    """The cells; one that is merged with its neighbour on the left or above has the neighbour's text."""
+    rows: list[list[str]] = []
+    for row in table.iter(f"{_A}tr"):
+        cells: list[str] = []
+        for cell in row.iter(f"{_A}tc"):
+            text = " ".join(filter(None, map(_paragraph, cell.iter(f"{_A}p"))))
+            if not text and cell.get("hMerge") in ("1", "true") and cells:
+                text = cells[-1]
+            elif not text and cell.get("vMerge") in ("1", "true") and rows and len(cells) < len(rows[-1]):
+                text = rows[-1][len(cells)]
+            cells.append(text)
+        rows.append(cells)
+    return rows
 
 
 def _paragraph(paragraph: Any) -> str:
-    text = "".join(
-        "\n" if node.tag == f"{_A}br" else (node.text or "") for node in paragraph.iter(f"{_A}t", f"{_A}br")
-    )
-    text = text.replace("\v", "\n").strip()
+    text = ooxml.drawing_paragraph(paragraph)
     style = paragraph.find(f"{_A}pPr")
     level = int(style.get("lvl", "0")) if style is not None and style.get("lvl", "0").isdigit() else 0
     return f"{'  ' * (min(level, 8) - 1)}- {text}" if level and text else text
-
-
-def _relationships(sink: Sink, archive: zipfile.ZipFile, name: str) -> dict[str, str]:
-    folder, file = posixpath.split(name)
-    tree = _parse(sink, archive, f"{folder}/_rels/{file}.rels")
-    if tree is None:
-        return {}
-    return {
-        relation.get("Id", ""): posixpath.normpath(posixpath.join(folder, relation.get("Target", ""))).lstrip(
-            "/"
-        )
-        if not relation.get("Target", "").startswith("/")
-        else relation.get("Target", "").lstrip("/")
-        for relation in tree.iter(f"{_REL}Relationship")
-        if relation.get("TargetMode") != "External"
-    }
-
-
-def _parse(sink: Sink, archive: zipfile.ZipFile, name: str) -> Any:
-    data = package.read_member(sink, archive, name)
-    if not data:
-        return None
-    # Strict OOXML has the same elements in other namespaces.
-    data = _STRICT.sub(rb"http://schemas.openxmlformats.org/\1/2006/main", data).replace(
-        _STRICT_R, b"http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    )
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, recover=True, huge_tree=True)
-    try:
-        return etree.fromstring(data, parser)
-    except etree.XMLSyntaxError:
-        sink.warn("damaged")
-        return None

@@ -1,14 +1,14 @@
-"""The objects and pictures in rich text (RTF), which are written as hexadecimal digits.
+"""Rich text (RTF): its text, and the objects and pictures in it, which are written as hexadecimal digits.
 
-kreuzberg reads the text itself. The digits are those of the group after `\\objdata` or `\\pict`, without the control words
-between them.
+The digits are those of the group after `\\objdata` or `\\pict`, without the control words between them.
 """
 
 import re
 import struct
 from collections.abc import Iterator
 
-from gristmill.readers.formats import compound, media
+from gristmill.readers.formats import compound, media, office
+from gristmill.readers.formats.rtf_text import parse_rtf
 from gristmill.readers.sink import Sink
 
 _OBJECT_WORD = re.compile(rb"\\(objdata|pict)\b")
@@ -17,9 +17,19 @@ _BRACE = re.compile(rb"[{}]")
 _NOT_HEX = re.compile(rb"[^0-9a-fA-F]+")
 
 
-def add_contents(sink: Sink) -> None:
-    """Hand over the objects and pictures of an RTF file."""
+def read(sink: Sink) -> None:
+    """Read a rich text file."""
     data = sink.task.path.read_bytes()
+    document = parse_rtf(data)
+    sink.describe(document.metadata)
+    if document.text.strip():
+        sink.add_text(document.text.rstrip() + "\n\n")
+    _add_contents(sink, data)
+    office.check_content(sink)
+
+
+def _add_contents(sink: Sink, data: bytes) -> None:
+    """Hand over the objects and pictures."""
     for number, (word, body) in enumerate(_groups(data), 1):
         if word == b"pict":
             if media.media_type("", body):
