@@ -4,6 +4,7 @@ where       the JSON path of the field: `items[3].url`, `settings.chunking.size`
 what        "must be a whole number", "is missing", or the words of our own validators
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -57,6 +58,7 @@ _MESSAGES: Mapping[str, str] = {
     "is_instance_of": "must be a file, sent as multipart/form-data",
 }
 _UNKNOWN = object()
+_STEP = re.compile(r"[.\[]")
 _DEFAULT_MESSAGE = "has a value that can't be used here"
 
 
@@ -72,8 +74,40 @@ def field_errors(
     errors: Sequence[Mapping[str, Any]], value: object = _UNKNOWN, *, within: str = ""
 ) -> list[FieldError]:
     """The errors of a validator in plain words. `value` is what was validated: the parts of a location that are not in
-    it, such as the name of a variant, are left out. `within` is the JSON path of `value`."""
-    return [FieldError(_json_path(error, value, within), _message(error)) for error in errors]
+    it, such as the name of a variant, are left out. `within` is the JSON path of `value`. Of a field that can have several types, only
+    the errors of the one that was sent are reported."""
+    paths = [_json_path(error, value, within) for error in errors]
+    mismatches: dict[str, list[str]] = {}  # by path: the types that were expected
+    matched = {
+        outer for path in paths for outer in _outer_paths(path)
+    }  # a value of an expected type was sent
+    for path, error in zip(paths, errors, strict=True):
+        if _is_type_mismatch(error):
+            mismatches.setdefault(path, []).append(_message(error))
+        else:
+            matched.add(path)
+    reported: dict[tuple[str, str], None] = {}
+    for path, error in zip(paths, errors, strict=True):
+        if not _is_type_mismatch(error):
+            reported[path, _message(error)] = None
+        elif path not in matched:
+            reported[path, _expected_types(mismatches[path])] = None
+    return [FieldError(path, message) for path, message in reported]
+
+
+def _is_type_mismatch(error: Mapping[str, Any]) -> bool:
+    return error["type"].endswith("_type") and error["type"] in _MESSAGES
+
+
+def _outer_paths(path: str) -> list[str]:
+    """`filters[0].key` → `filters`, `filters[0]`."""
+    return [path[: match.start()] for match in _STEP.finditer(path)]
+
+
+def _expected_types(messages: Sequence[str]) -> str:
+    """`must be text`, `must be a list` → `must be text or a list`."""
+    first, *rest = dict.fromkeys(messages)
+    return " or ".join([first, *(message.removeprefix("must be ") for message in rest)])
 
 
 def sentences(errors: Sequence[FieldError]) -> str:

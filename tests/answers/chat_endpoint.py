@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Messages = list[dict[str, str]]
+USAGE = {"prompt_tokens": 40, "completion_tokens": 2, "total_tokens": 42}
 
 
 @dataclass
@@ -21,6 +22,7 @@ class ChatEndpoint:
     status: int = 200
     error: str = "{}"
     streams: bool = True
+    refuses_usage: bool = False  # answers 400 to whoever asks for the number of tokens
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     keys: list[str | None] = field(default_factory=list[str | None])
     may_go_on: threading.Event = field(default_factory=threading.Event)  # after the first part
@@ -45,13 +47,16 @@ def serve_chat() -> Generator[ChatEndpoint]:
             endpoint.keys.append(self.headers.get("Authorization"))
             self.close_connection = True
             parts = endpoint.reply(body["messages"])
-            if endpoint.status != 200:
+            if endpoint.refuses_usage and "stream_options" in body:
+                self._send(400, "application/json", '{"error": "extra fields are not permitted"}')
+            elif endpoint.status != 200:
                 self._send(endpoint.status, "application/json", endpoint.error)
             elif not endpoint.streams:
-                message = {"choices": [{"message": {"role": "assistant", "content": "".join(parts)}}]}
+                choice = {"message": {"role": "assistant", "content": "".join(parts)}}
+                message = {"choices": [choice], "usage": USAGE}
                 self._send(200, "application/json", json.dumps(message))
             else:
-                self._stream(parts)
+                self._stream(parts, USAGE if "stream_options" in body else None)
 
         def _send(self, status: int, media_type: str, body: str) -> None:
             self.send_response_only(status)
@@ -60,7 +65,7 @@ def serve_chat() -> Generator[ChatEndpoint]:
             self.end_headers()
             self.wfile.write(body.encode())
 
-        def _stream(self, parts: list[str]) -> None:
+        def _stream(self, parts: list[str], usage: dict[str, int] | None) -> None:
             self.send_response_only(200)
             self.send_header("Content-Type", "text/event-stream")
             self.end_headers()
@@ -71,7 +76,9 @@ def serve_chat() -> Generator[ChatEndpoint]:
                     self.wfile.flush()
                     if place == 0 and not endpoint.may_go_on.is_set() and len(parts) > 1:
                         self._wait_for_client_or_permission()
-                self.wfile.write(b'data: {"choices": [], "usage": {"total_tokens": 5}}\n\ndata: [DONE]\n\n')
+                if usage is not None:
+                    self.wfile.write(f"data: {json.dumps({'choices': [], 'usage': usage})}\n\n".encode())
+                self.wfile.write(b"data: [DONE]\n\n")
             except OSError:
                 endpoint.has_lost_client.set()
 

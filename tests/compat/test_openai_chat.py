@@ -11,7 +11,7 @@ import pytest
 from gristmill import app
 from gristmill.identity import LOCAL_ORG
 from gristmill.settings import Settings
-from tests.answers.chat_endpoint import ChatEndpoint, serve_chat
+from tests.answers.chat_endpoint import USAGE, ChatEndpoint, serve_chat
 from tests.api_calls import add_items, make_base, wait_until_ended
 from tests.compat.openai_clients import async_client
 from tests.embedding.hashed import HashedEmbedder
@@ -151,6 +151,95 @@ async def test_only_what_the_key_may_see_reaches_the_model(
         with pytest.raises(openai.NotFoundError):
             await bob.chat.completions.create(model="gristmill:mill", messages=QUESTION)
     assert len(chat.requests) == 1
+
+
+async def test_a_chat_client_lists_the_models_and_gets_one_of_them(
+    client: openai.AsyncOpenAI, base: str, http: httpx.AsyncClient
+) -> None:
+    slashed = await make_base(http, "notes / old")
+    names = [model.id async for model in client.models.list()]
+    assert names == ["gristmill", "gristmill:mill", "gristmill:notes / old"]
+    for name in (*names, f"gristmill:{slashed}"):
+        model = await client.models.retrieve(name)
+        assert (model.id, model.object, model.owned_by) == (name, "model", "gristmill")
+    for unknown in ("gpt-5", "gristmill:none"):
+        with pytest.raises(openai.NotFoundError):
+            await client.models.retrieve(unknown)
+
+
+async def test_the_usage_is_what_the_model_reports(
+    client: openai.AsyncOpenAI, base: str, http: httpx.AsyncClient, chat: ChatEndpoint
+) -> None:
+    """A model that refuses to report it answers all the same; without the model there is none."""
+
+    async def usage_of(model: str = "gristmill:mill") -> list[Any]:
+        answer = await client.chat.completions.create(model=model, messages=QUESTION)
+        options: Any = {"include_usage": True}
+        stream = await client.chat.completions.create(
+            model=model, messages=QUESTION, stream=True, stream_options=options
+        )
+        *chunks, last = [chunk async for chunk in stream]
+        assert all(chunk.choices and chunk.usage is None for chunk in chunks)
+        return [usage and usage.to_dict() for usage in (answer.usage, last.usage)]
+
+    assert await usage_of() == [USAGE, USAGE]
+    stream = await client.chat.completions.create(model="gristmill:mill", messages=QUESTION, stream=True)
+    assert [chunk.usage async for chunk in stream if chunk.usage is not None or not chunk.choices] == []
+    await make_base(http, "empty")
+    asked = len(chat.requests)
+    assert await usage_of("gristmill:empty") == [dict.fromkeys(USAGE, 0)] * 2
+    assert len(chat.requests) == asked
+    chat.refuses_usage = True
+    assert await usage_of() == [None, None]
+    assert ["stream_options" in request for request in chat.requests[asked:]] == [True, False, False]
+
+
+async def test_a_follow_up_is_searched_for_with_the_question_before_it(
+    client: openai.AsyncOpenAI, base: str, chat: ChatEndpoint
+) -> None:
+    """It says too little by itself; a question that starts a conversation is searched for alone."""
+    follow_up: Any = {"role": "user", "content": "And why?"}
+    alone = await client.chat.completions.create(model="gristmill:mill", messages=[follow_up])
+    assert alone.choices[0].message.content == "Nothing in the knowledge base answers this question."
+    assert chat.requests == []
+    conversation = [*QUESTION, {"role": "assistant", "content": "In spring."}, follow_up]
+    await client.chat.completions.create(model="gristmill:mill", messages=conversation)
+    assert "stones" in [passage["title"] for passage in passages(chat)]
+    assert chat.messages[-1]["content"] == "And why?"
+
+
+async def test_what_chat_clients_send_besides_text_is_left_out(
+    client: openai.AsyncOpenAI, base: str, chat: ChatEndpoint
+) -> None:
+    """Results of tools, messages without text, images of earlier turns, settings, nulls, a rule after the question."""
+    image: Any = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    call: Any = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    messages: list[Any] = [
+        {"role": "user", "content": [{"type": "text", "text": "Look at this."}, image]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "a picture"},
+        *QUESTION,
+        {"role": "system", "content": "Be brief."},
+    ]
+    tool: Any = {"type": "function", "function": {"name": "look", "parameters": {}}}
+    nulls = {"stream": None, "stream_options": None, "stop": None}
+    await client.chat.completions.create(
+        model="gristmill:mill", messages=messages, tools=[tool], n=1, user="x", extra_body=nulls
+    )
+    (_, *sent) = [(message["role"], message["content"]) for message in chat.messages]
+    assert [sent[0], sent[1], sent[-1]] == [
+        ("user", "Look at this."),
+        ("system", "Be brief."),
+        ("user", QUESTION[0]["content"]),
+    ]
+    assert len(sent) == 4
+    long_chat = [{"role": "user", "content": "Hm."}, {"role": "assistant", "content": "Yes?"}] * 300
+    await client.chat.completions.create(model="gristmill:mill", messages=[*long_chat, *QUESTION])
+    assert len(chat.messages) == 603
+    with pytest.raises(openai.BadRequestError) as refused:
+        await client.chat.completions.create(model="gristmill:mill", messages=messages[:1])
+    assert (refused.value.param, refused.value.code) == ("messages", "invalid_request")
+    assert "can't be searched for" in refused.value.message
 
 
 async def test_nothing_that_fits_is_a_plain_answer_without_the_model(

@@ -9,9 +9,12 @@ import pytest
 
 from gristmill import app, faults
 from gristmill.identity import LOCAL_ORG, Role
+from gristmill.settings import Settings
 from tests.api_calls import add_items, assert_healthy, make_base, wait_for_job, wait_until_ended
 from tests.compat.openai_clients import async_client
 from tests.database_clock import DatabaseClock
+from tests.embedding import endpoint
+from tests.embedding.hashed import HashedEmbedder
 from tests.serve_api import serve_api
 from tests.server.clients import new_key
 from tests.wait_until import wait_until
@@ -127,6 +130,59 @@ async def test_polling_ends_while_a_base_is_paused_and_goes_on_after_it(
     await wait_until(is_completed)
     done = await client.vector_stores.file_batches.retrieve(batch.id, vector_store_id=store.id)
     assert (done.status, done.file_counts.completed) == ("completed", 1)
+
+
+async def test_polling_ends_while_the_embedder_is_down_and_the_file_is_indexed_after_it(
+    client: openai.AsyncOpenAI, http: httpx.AsyncClient, clock: DatabaseClock
+) -> None:
+    """Such a file waits as long as the embedder is down. After ten minutes it counts as failed, and says why; then it goes on."""
+    with endpoint.serve() as embedder:
+        model = {"name": "quern", "kind": "openai", "url": embedder.url, "model": "hashed"}
+        assert (await http.post("/api/embedders", json=model)).status_code == 201
+        base = await make_base(http, "waiting", embedder="quern")
+        store = f"vs_{base.replace('-', '')}"
+        embedder.respond = lambda _: endpoint.CannedResponse(503, {}, {"Retry-After": "1"})
+        (file_id,) = await upload(client, 1)
+        batch = await client.vector_stores.file_batches.create(store, file_ids=[file_id])
+
+        async def is_waiting() -> bool:
+            (item,) = (await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]
+            return item["waitingFor"] is not None
+
+        await wait_until(is_waiting, every=0.1)
+        assert (await client.vector_stores.retrieve(store)).file_counts.in_progress == 1
+        await clock.advance(timedelta(minutes=11))
+        file = await client.vector_stores.files.poll(file_id, vector_store_id=store)
+        assert (file.status, file.last_error and file.last_error.code) == ("failed", "server_error")
+        assert file.last_error is not None
+        assert "embedder" in file.last_error.message
+        batch = await client.vector_stores.file_batches.poll(batch.id, vector_store_id=store)
+        assert (batch.status, batch.file_counts.failed) == ("failed", 1)
+        assert (await client.vector_stores.files.list(store, filter="in_progress")).data == []
+        embedder.respond = endpoint.hashed_vectors
+
+        async def is_completed() -> bool:
+            file = await client.vector_stores.files.retrieve(file_id, vector_store_id=store)
+            return file.status == "completed"
+
+        await wait_until(is_completed, every=0.1)
+        batch = await client.vector_stores.file_batches.retrieve(batch.id, vector_store_id=store)
+        assert (batch.status, batch.file_counts.completed) == ("completed", 1)
+
+
+async def test_polling_ends_if_no_worker_runs(
+    settings: Settings,
+) -> None:
+    async with (
+        app.gristmill(settings, work=False, extra_embedders={"hashed": HashedEmbedder()}) as idle,
+        serve_api(idle) as url,
+        async_client(url) as client,
+    ):
+        store = await client.vector_stores.create(name="idle")
+        file = await client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=WHEAT)
+        assert file.status == "failed"
+        assert file.last_error is not None
+        assert file.last_error.message.startswith("No worker is running.")
 
 
 async def test_a_batch_is_cancelled_before_its_files_are_indexed(

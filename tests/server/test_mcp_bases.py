@@ -1,11 +1,5 @@
 """The MCP tools at the address of one base, sections of documents, and what tools say about themselves."""
 
-import asyncio
-import json
-import shutil
-import socket
-from asyncio.subprocess import PIPE
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -156,36 +150,3 @@ async def test_tools_describe_themselves_and_their_results(mill: app.Gristmill) 
                     is_reading = tool.name in READER_TOOLS | {"why_not"}
                     assert tool.annotations.readOnlyHint is is_reading
                     assert bool(tool.annotations.destructiveHint) is (tool.name == "delete_items")
-
-
-def npm_is_reachable() -> bool:
-    try:
-        with socket.create_connection(("registry.npmjs.org", 443), timeout=3):
-            return shutil.which("npx") is not None
-    except OSError:
-        return False
-
-
-async def test_the_mcp_inspector_lists_and_calls_tools(
-    mill: app.Gristmill, http: httpx.AsyncClient, tmp_path: Path
-) -> None:
-    """Its command line, as npm installs it."""
-    if not await asyncio.to_thread(npm_is_reachable):
-        pytest.skip("npx or npm's registry can't be reached from here, and the inspector comes from there")
-    await make_base(http, "notes")
-
-    async def inspect(address: str, *arguments: str) -> Any:
-        words = ["npx", "-y", "@modelcontextprotocol/inspector", "--cli", address, "--transport", "http"]
-        process = await asyncio.create_subprocess_exec(
-            *words, *arguments, stdout=PIPE, stderr=PIPE, cwd=tmp_path
-        )
-        stdout, stderr = await process.communicate()
-        assert process.returncode == 0, stderr.decode()
-        return json.loads(stdout)
-
-    async with mount(mill.api), serve_api(mill) as url:
-        tools = (await inspect(f"{url}/mcp", "--method", "tools/list"))["tools"]
-        assert {tool["name"] for tool in tools} == TOOLS
-        arguments = ("--method", "tools/call", "--tool-name", "search", "--tool-arg", "query=wheel")
-        result = await inspect(f"{url}/mcp/notes", *arguments)
-        assert result["structuredContent"]["hits"] == []

@@ -3,13 +3,18 @@
     question ─► search ─► nothing fits ─► a refusal, without the model
                    └────► passages ─► model ─► text with [numbers] ─► citations
 
+A follow-up such as "and why?" says little by itself. So in a conversation there are two searches, one for the question and one for the
+user's message before it together with the question, and their hits take turns.
+
 Nothing is stored, so that a kill at any moment leaves nothing behind. No transaction is open while the model writes.
 """
 
+import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from gristmill.answers.chat_model import ChatModel
 from gristmill.answers.citations import CitationReader
@@ -21,12 +26,14 @@ from gristmill.answers.model import (
     Citation,
     Passage,
     Retrieved,
+    TokenUsage,
 )
 from gristmill.answers.prompt import REFUSAL, build_messages
 from gristmill.errors import Conflict
-from gristmill.search import Searcher, SearchRequest, Target
+from gristmill.search import Hit, Searcher, SearchRequest, Target
 
 PASSAGES = 8
+_MAX_EARLIER = 2_000  # characters of the message before a follow-up
 
 
 @dataclass(frozen=True)
@@ -51,22 +58,22 @@ class Asker:
         """Answer the query of `request`, as its viewer sees the targets. `conversation` has the messages before it. First the passages,
         then the text in parts, then the end."""
         model = self.require_model()
-        results = await self.searcher.answer(targets, replace(request, collapse=True))
-        # If one hit fits, the others may add to it.
-        hits = results.hits if results.fits else []
+        hits = await self._find_hits(targets, request, conversation)
         passages = [Passage(number, hit) for number, hit in enumerate(hits, 1)]
         yield Retrieved(passages)
         if not passages:
             yield AnswerText(REFUSAL)
-            yield AnswerEnd(REFUSAL, [], is_refusal=True)
+            yield AnswerEnd(REFUSAL, [], is_refusal=True, usage=TokenUsage(0, 0))
             return
         messages = build_messages(
             passages, [*conversation, ChatMessage("user", request.query)], secrets.token_hex(8)
         )
-        reader, answer = CitationReader([passage.number for passage in passages]), ""
+        reader, answer, usage = CitationReader([passage.number for passage in passages]), "", None
         async with aclosing(model.reply(messages)) as parts:
             async for part in parts:
-                if text := reader.feed(part):
+                if isinstance(part, TokenUsage):
+                    usage = part
+                elif text := reader.feed(part):
                     answer += text
                     yield AnswerText(text)
         if text := reader.end():
@@ -74,4 +81,22 @@ class Asker:
             yield AnswerText(text)
         cited = {number: passages[number - 1].hit for number in sorted(reader.cited)}
         citations = [Citation(number, hit) for number, hit in cited.items()]
-        yield AnswerEnd(answer, citations, is_refusal=not citations and REFUSAL in answer)
+        is_refusal = not citations and REFUSAL in answer
+        yield AnswerEnd(answer, citations, is_refusal=is_refusal, usage=usage)
+
+    async def _find_hits(
+        self, targets: Sequence[Target], request: SearchRequest, conversation: Sequence[ChatMessage]
+    ) -> list[Hit]:
+        """What fits the question, by itself or as a follow-up. If one hit of a search fits, the others may add to it."""
+        queries = [request.query]
+        if earlier := [message.content for message in conversation if message.role == "user"][-1:]:
+            queries.append(f"{earlier[0][:_MAX_EARLIER]}\n{request.query}")
+        results = await asyncio.gather(
+            *(
+                self.searcher.answer(targets, replace(request, query=query, collapse=True))
+                for query in queries
+            )
+        )
+        turns = zip_longest(*(result.hits for result in results if result.fits))
+        hits = {hit.chunk_id: hit for turn in turns for hit in turn if hit is not None}
+        return list(hits.values())[: request.limit]

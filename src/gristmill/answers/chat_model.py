@@ -1,7 +1,9 @@
 """A chat model behind an OpenAI-compatible endpoint.
 
-POST {url}/chat/completions   {"model", "messages", "stream": true}
-response                      server-sent events with parts of the answer, or one JSON document
+POST {url}/chat/completions   {"model", "messages", "stream": true, "stream_options": {"include_usage": true}}
+response                      server-sent events with parts of the answer, or one JSON document; with the number of tokens, or without
+
+400, 422                                sent once more without `stream_options`, which some endpoints refuse
 
 429, 5xx, no connection, no response    Transient chat_unavailable: ask again
 401, 403                                Permanent chat_unauthorized
@@ -9,7 +11,7 @@ any other 4xx, or another response      Permanent chat_refused
 """
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from http import HTTPStatus
@@ -19,7 +21,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from gristmill import net
-from gristmill.answers.model import ChatMessage
+from gristmill.answers.model import ChatMessage, TokenUsage
 from gristmill.errors import Permanent, Transient
 
 _MAX_ANSWER = 200_000  # characters
@@ -30,8 +32,8 @@ _MAX_ERROR = 1 << 16
 class ChatModel(Protocol):
     """Continues a conversation."""
 
-    def reply(self, messages: Sequence[ChatMessage]) -> AsyncGenerator[str]:
-        """The parts of the reply. Raises Transient or Permanent."""
+    def reply(self, messages: Sequence[ChatMessage]) -> AsyncGenerator[str | TokenUsage]:
+        """The parts of the reply, and the number of tokens if the model reports it. Raises Transient or Permanent."""
         ...
 
     async def close(self) -> None:
@@ -55,11 +57,29 @@ class HttpChatModel:
     def __init__(self, config: ChatModelConfig) -> None:
         self._config = config
         self._client = net.client(allow_private=True, timeout=config.timeout)
+        self._asks_for_usage = True
 
-    async def reply(self, messages: Sequence[ChatMessage]) -> AsyncGenerator[str]:
-        """The parts of the reply."""
+    async def reply(self, messages: Sequence[ChatMessage]) -> AsyncGenerator[str | TokenUsage]:
+        """The parts of the reply, and the number of tokens if the model reports it."""
+        length = 0
+        try:
+            async with self._send(messages) as response:
+                if not response.is_success:
+                    self._refuse(response, await net.read_limited(response, _MAX_ERROR))
+                async with aclosing(_parts(response)) as parts:
+                    async for part in parts:
+                        length += len(part) if isinstance(part, str) else 0
+                        if length > _MAX_ANSWER:
+                            raise Permanent("The chat model does not stop writing.", code="chat_refused")
+                        yield part
+        except httpx.HTTPError as error:
+            message = "The chat model does not answer. Ask again later, or look at `chat_url`."
+            raise Transient(message, code="chat_unavailable") from error
+
+    @asynccontextmanager
+    async def _send(self, messages: Sequence[ChatMessage]) -> AsyncGenerator[httpx.Response]:
         config = self._config
-        body = {
+        body: dict[str, Any] = {
             "model": config.model,
             "messages": [{"role": message.role, "content": message.content} for message in messages],
             "stream": True,
@@ -67,20 +87,15 @@ class HttpChatModel:
         }
         headers = {"Authorization": f"Bearer {config.api_key}"} if config.api_key else {}
         url = config.url.rstrip("/") + "/chat/completions"
-        length = 0
-        try:
-            async with self._client.stream("POST", url, json=body, headers=headers) as response:
-                if not response.is_success:
-                    self._refuse(response, await net.read_limited(response, _MAX_ERROR))
-                async with aclosing(_parts(response)) as parts:
-                    async for part in parts:
-                        length += len(part)
-                        if length > _MAX_ANSWER:
-                            raise Permanent("The chat model does not stop writing.", code="chat_refused")
-                        yield part
-        except httpx.HTTPError as error:
-            message = "The chat model does not answer. Ask again later, or look at `chat_url`."
-            raise Transient(message, code="chat_unavailable") from error
+        if self._asks_for_usage:
+            with_usage = {**body, "stream_options": {"include_usage": True}}
+            async with self._client.stream("POST", url, json=with_usage, headers=headers) as response:
+                if response.status_code not in (400, 422):
+                    yield response
+                    return
+        async with self._client.stream("POST", url, json=body, headers=headers) as response:
+            self._asks_for_usage = self._asks_for_usage and not response.is_success
+            yield response
 
     async def close(self) -> None:
         """Close the connections."""
@@ -107,14 +122,21 @@ class _ChatChoice(BaseModel):
     message: _ChatText | None = None
 
 
+class _ChatUsage(BaseModel):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
 class _ChatAnswer(BaseModel):
     choices: list[_ChatChoice] = []
+    usage: _ChatUsage | None = None
     error: Any = None
 
 
-async def _parts(response: httpx.Response) -> AsyncGenerator[str]:
+async def _parts(response: httpx.Response) -> AsyncGenerator[str | TokenUsage]:
     if "text/event-stream" not in response.headers.get("content-type", ""):  # it does not stream
-        yield _text(await net.read_limited(response, 4 * _MAX_ANSWER))
+        for part in _read_answer(await net.read_limited(response, 4 * _MAX_ANSWER)):
+            yield part
         return
     async for line in response.aiter_lines():
         if len(line) > _MAX_LINE:
@@ -124,17 +146,20 @@ async def _parts(response: httpx.Response) -> AsyncGenerator[str]:
         data = line.removeprefix("data:").strip()
         if data == "[DONE]":
             return
-        if part := _text(data):
+        for part in _read_answer(data):
             yield part
 
 
-def _text(data: str | bytes) -> str:
-    """The text of the first choice; empty if there is none, such as in the part with the usage."""
+def _read_answer(data: str | bytes) -> list[str | TokenUsage]:
+    """The text of the first choice, and the number of tokens, if they are in this part of the response."""
     try:
         answer = _ChatAnswer.model_validate_json(data)
     except ValidationError:
         raise Permanent("The chat model's response has an unexpected form.", code="chat_refused") from None
     if answer.error is not None:
         raise Transient("The chat model stopped with an error.", code="chat_unavailable")
-    parts = [choice.delta or choice.message for choice in answer.choices[:1]]
-    return "".join(part.content or "" for part in parts if part is not None)
+    contents = [choice.delta or choice.message for choice in answer.choices[:1]]
+    parts: list[str | TokenUsage] = [part.content for part in contents if part is not None and part.content]
+    if answer.usage is not None:
+        parts.append(TokenUsage(answer.usage.prompt_tokens, answer.usage.completion_tokens))
+    return parts

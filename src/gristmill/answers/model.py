@@ -18,6 +18,14 @@ class ChatMessage:
 
 
 @dataclass(frozen=True)
+class TokenUsage:
+    """How many tokens a chat model has read and written, as it reports."""
+
+    prompt: int
+    completion: int
+
+
+@dataclass(frozen=True)
 class Passage:
     """A hit that the model gets, with the number by which it may be cited."""
 
@@ -49,11 +57,13 @@ class AnswerText:
 
 @dataclass(frozen=True)
 class AnswerEnd:
-    """The whole answer with what it cites, in the order of the numbers. `is_refusal`: nothing fits the question."""
+    """The whole answer with what it cites, in the order of the numbers. `is_refusal`: nothing fits the question. `usage` is None if
+    the model does not report it."""
 
     answer: str
     citations: Sequence[Citation]
     is_refusal: bool
+    usage: TokenUsage | None = None
 
 
 AnswerEvent: TypeAlias = Retrieved | AnswerText | AnswerEnd

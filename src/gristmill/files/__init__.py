@@ -17,6 +17,7 @@ from gristmill.files.batches import (
 from gristmill.files.documents import (
     FileStatus,
     StoreCount,
+    StoreDocument,
     file_ids_of_items,
     find_document,
     page_bases,
@@ -45,6 +46,7 @@ __all__ = [
     "FileStatus",
     "Place",
     "StoreCount",
+    "StoreDocument",
     "StoredFile",
     "active_batch_items",
     "batch_counts",

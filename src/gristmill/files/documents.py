@@ -16,6 +16,13 @@ FileStatus = Literal["in_progress", "completed", "failed", "cancelled"]
 
 
 @dataclass(frozen=True)
+class StoreDocument(Item):
+    """A document of a base with its status as a file."""
+
+    file_status: FileStatus = "in_progress"
+
+
+@dataclass(frozen=True)
 class BatchCount:
     """How many files of a batch have this status."""
 
@@ -58,11 +65,11 @@ async def page_documents(
     *,
     status: FileStatus | None = None,
     batch_id: UUID | None = None,
-) -> list[Item]:
+) -> list[StoreDocument]:
     """Documents of a base that the viewer sees; one more than a page has, if there are more."""
     return await queries.many(
         tx,
-        Item,
+        StoreDocument,
         "page_documents",
         base=base_id,
         principals=viewer.principals,
@@ -72,10 +79,10 @@ async def page_documents(
     )
 
 
-async def find_document(tx: Tx, base_id: BaseId, file_id: FileId, viewer: Viewer) -> Item | None:
+async def find_document(tx: Tx, base_id: BaseId, file_id: FileId, viewer: Viewer) -> StoreDocument | None:
     """The document of a base that was made from a file, or that has this id itself."""
     return await queries.maybe(
-        tx, Item, "find_document", base=base_id, file=file_id, principals=viewer.principals
+        tx, StoreDocument, "find_document", base=base_id, file=file_id, principals=viewer.principals
     )
 
 

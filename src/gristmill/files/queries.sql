@@ -127,7 +127,7 @@ select b.* from ((
 
 -- name: page_documents
 -- Documents of a base that principals see, up or down from a place: all, those of a status, those of a batch.
-select r.* from ((
+select r.*, item_file_status(r.id, r.status, r.error_code, base_is_paused(%(base)s)) as file_status from ((
     select i.id from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
      where %(down)s and i.base_id = %(base)s and not i.is_container and i.status <> 'deleting'
        and (%(below)s::uuid is null or i.id < %(below)s) and (%(above)s::uuid is null or i.id > %(above)s)
@@ -150,7 +150,8 @@ select r.* from ((
 
 -- name: find_document
 -- A document of a base that principals see, by the id of the file that it was made from, or by its own.
-select r.* from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from join item_row r on r.id = i.id
+select r.*, item_file_status(r.id, r.status, r.error_code, base_is_paused(%(base)s)) as file_status
+  from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from join item_row r on r.id = i.id
  where i.base_id = %(base)s and (i.file_id = %(file)s or i.id = %(file)s and i.file_id is null)
    and not i.is_container and i.status <> 'deleting' and b.status <> 'deleting'
    and item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl)

@@ -179,6 +179,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("POST", "/v1/vector_stores/{store_id}/file_batches/{batch_id}/cancel"): _EDITOR,
     ("GET", "/v1/vector_stores/{store_id}/file_batches/{batch_id}/files"): _ACL_FILTERED,
     ("GET", "/v1/models"): _ACL_FILTERED,
+    ("GET", "/v1/models/{model:path}"): _ACL_FILTERED,
     ("POST", "/v1/chat/completions"): _ACL_FILTERED,
     ("POST", "/dify/retrieval"): _ACL_FILTERED,
     ("GET", "/api/health/invariants"): _ADMIN,

@@ -87,7 +87,7 @@ def _openai_error(problem: dict[str, Any], status: int) -> dict[str, Any]:
         "error": {
             "message": problem["detail"],
             "type": kind,
-            "param": fields[0]["field"] if fields else None,
+            "param": (fields[0]["field"] or None) if fields else None,
             "code": problem["code"],
         }
     }

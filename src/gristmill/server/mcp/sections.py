@@ -24,12 +24,24 @@ def find_sections(text: str) -> list[DocumentSection]:
     sections: list[DocumentSection] = []
     if not places or text[: places[0][2]].strip():
         sections.append(DocumentSection((), 0, places[0][2] if places else len(text)))
+    ends = _section_ends([level for level, _, _ in places], [start for _, _, start in places], len(text))
     above: list[tuple[int, str]] = []
-    for index, (level, title, start) in enumerate(places):
+    for (level, title, start), end in zip(places, ends, strict=True):
         above = [*((depth, name) for depth, name in above if depth < level), (level, title)]
-        end = next((other for depth, _, other in places[index + 1 :] if depth <= level), len(text))
         sections.append(DocumentSection(tuple(name for _, name in above), start, end))
     return sections
+
+
+def _section_ends(levels: Sequence[int], starts: Sequence[int], end_of_text: int) -> list[int]:
+    """Where each section ends: at the next heading of its level or of one above it. In one pass, because a document may have a
+    hundred thousand headings."""
+    ends = [end_of_text] * len(levels)
+    open_sections: list[int] = []
+    for index, level in enumerate(levels):
+        while open_sections and levels[open_sections[-1]] >= level:
+            ends[open_sections.pop()] = starts[index]
+        open_sections.append(index)
+    return ends
 
 
 def section_at(sections: Sequence[DocumentSection], offset: int) -> DocumentSection | None:

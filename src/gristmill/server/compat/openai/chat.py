@@ -3,88 +3,36 @@
     model gristmill:BASE       the base of this name or id
     model gristmill            all bases that the caller sees
 
-The last message is the question, the ones before it are the conversation. The answer comes from `answers/`: found under the
-caller's permissions, written by the configured chat model, refused without asking it when nothing fits. Most clients show only the
-text, so the sources are listed below it too; `citations` and `retrieved` are further fields of the response.
+The last message of the user is the question, the ones before it are the conversation. The answer comes from `answers/`: found under
+the caller's permissions, written by the configured chat model, refused without asking it when nothing fits. Most clients show only the
+text, so the sources are listed below it too; `citations` and `retrieved` are further fields of the response. `usage` is what the
+chat model reports; it is left out if it reports nothing.
 """
 
 import json
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Annotated, Any, Literal
-from uuid import UUID, uuid4
-
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, model_validator
+from typing import Any
+from uuid import uuid4
 
 from gristmill import catalog, search
 from gristmill.answers import AnswerEnd, AnswerEvent, AnswerText, Citation, Passage, Retrieved
 from gristmill.answers.asker import PASSAGES
-from gristmill.answers.model import ChatMessage
-from gristmill.catalog import Viewer
+from gristmill.answers.model import TokenUsage
+from gristmill.catalog import Base, Viewer
 from gristmill.errors import GristmillError, NotFound
 from gristmill.server.api.context import ApiContext, CurrentContext, CurrentViewer
 from gristmill.server.api.event_stream import EventStream
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.ask import CitationOut, PassageOut
-from gristmill.server.api.schemas.common import require_storable
 from gristmill.server.api.search_targets import MAX_BASES, find_targets, keep_question
 from gristmill.server.compat.find_base import find_named_base
+from gristmill.server.compat.openai.chat_request import ChatRequest
 
 router = ApiRouter("/v1", tag="OpenAI chat")
 
 _MODEL = "gristmill"
-_MAX_QUESTION = 10_000  # characters, as for every search
-_ROLES: dict[str, Literal["system", "user", "assistant"]] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-}
-
-
-class MessagePart(BaseModel):
-    """A part of a message; only text can be searched for."""
-
-    model_config = ConfigDict(extra="ignore")
-    type: Literal["text"]
-    text: StrictStr
-
-
-class Message(BaseModel):
-    """A message of the conversation."""
-
-    model_config = ConfigDict(extra="ignore")
-    role: Literal["system", "developer", "user", "assistant"]
-    content: StrictStr | list[MessagePart]
-
-    @property
-    def text(self) -> str:
-        """Its text."""
-        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
-
-    @model_validator(mode="after")
-    def _require_storable_text(self) -> "Message":
-        require_storable(self.text, "content")
-        return self
-
-
-class ChatRequest(BaseModel):
-    """A question to a base. Settings of the model, such as `temperature`, are the server's, so they are ignored here."""
-
-    model_config = ConfigDict(extra="ignore")
-    model: Annotated[StrictStr, Field(min_length=1, max_length=300)]
-    messages: Annotated[list[Message], Field(min_length=1, max_length=200)]
-    stream: StrictBool = False
-
-    @model_validator(mode="after")
-    def _require_question(self) -> "ChatRequest":
-        question = self.messages[-1]
-        if question.role != "user" or not question.text.strip():
-            raise ValueError("the last of messages must be from the user, and must not be empty")
-        if len(question.text) > _MAX_QUESTION:
-            raise ValueError(f"the last of messages must have at most {_MAX_QUESTION:,} characters")
-        return self
 
 
 @router.get("/models", include_in_schema=False)
@@ -97,6 +45,13 @@ async def list_models(context: CurrentContext, viewer: CurrentViewer) -> dict[st
     return {"object": "list", "data": models}
 
 
+@router.get("/models/{model:path}", include_in_schema=False)
+async def get_model(model: str, context: CurrentContext, viewer: CurrentViewer) -> dict[str, Any]:
+    """Get the model of a base, or the one of all bases."""
+    base = await _find_base(model, context, viewer)
+    return _model(model, int(base.created_at.timestamp()) if base else 0)
+
+
 def _model(name: str, created: int) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": created, "owned_by": _MODEL}
 
@@ -107,17 +62,17 @@ async def complete_chat(
 ) -> dict[str, Any] | EventStream:
     """Answer the last message from a base."""
     context.asker.require_model()
-    targets = await find_targets(context, viewer, await _base_ids(body.model, context, viewer))
-    *earlier, question = body.messages
-    request = search.SearchRequest(query=question.text, limit=PASSAGES, viewer=viewer)
-    conversation = [ChatMessage(_ROLES[message.role], message.text) for message in earlier]
+    base = await _find_base(body.model, context, viewer)
+    targets = await find_targets(context, viewer, [base.id] if base else None)
+    request = search.SearchRequest(query=body.question, limit=PASSAGES, viewer=viewer)
     await keep_question(context, targets, request)
-    events = context.asker.ask(targets, request, conversation)
+    events = context.asker.ask(targets, request, body.conversation)
     first = await anext(events)  # before the response starts, so that an error still has a status
     passages = list(first.passages) if isinstance(first, Retrieved) else []
     head = {"id": f"chatcmpl-{uuid4().hex}", "created": int(time.time()), "model": body.model}
     if body.stream:
-        return EventStream(_chunks(head, passages, events), headers={"Cache-Control": "no-store"})
+        chunks = _chunks(head, passages, events, with_usage=body.stream_options.include_usage)
+        return EventStream(chunks, headers={"Cache-Control": "no-store"})
     end = AnswerEnd("", [], is_refusal=True)
     async with aclosing(events):
         async for event in events:
@@ -130,22 +85,28 @@ async def complete_chat(
         **head,
         "object": "chat.completion",
         "choices": [{**choice, "message": message}],
+        **_usage(end.usage),
         **_evidence(end.citations, passages),
     }
 
 
-async def _base_ids(model: str, context: ApiContext, viewer: Viewer) -> list[UUID] | None:
+async def _find_base(model: str, context: ApiContext, viewer: Viewer) -> Base | None:
+    """The base that a model's name names; None for all bases."""
     prefix, separator, name = model.partition(":")
     if prefix != _MODEL or (separator and not name):
         raise NotFound(
             f"There is no model {model!r}. Use gristmill:BASE, with the name or id of a base; /v1/models lists them.",
             code="no_such_model",
         )
-    return [(await find_named_base(context.db, name, viewer)).id] if name else None
+    return await find_named_base(context.db, name, viewer) if name else None
 
 
 async def _chunks(
-    head: dict[str, Any], passages: Sequence[Passage], events: AsyncGenerator[AnswerEvent]
+    head: dict[str, Any],
+    passages: Sequence[Passage],
+    events: AsyncGenerator[AnswerEvent],
+    *,
+    with_usage: bool,
 ) -> AsyncGenerator[bytes]:
     """The answer as OpenAI streams it. An error in the middle is a last event, which its clients raise."""
     head = {**head, "object": "chat.completion.chunk"}
@@ -159,6 +120,8 @@ async def _chunks(
                     if sources := _source_list(event.citations):
                         yield _chunk(head, {"content": sources})
                     yield _chunk({**head, **_evidence(event.citations, passages)}, {}, "stop")
+                    if with_usage and event.usage is not None:
+                        yield _frame({**head, "choices": [], **_usage(event.usage)})
             yield b"data: [DONE]\n\n"
         except GristmillError as error:
             problem = {"message": error.message, "type": "server_error", "param": None, "code": error.code}
@@ -171,6 +134,13 @@ def _chunk(head: dict[str, Any], delta: dict[str, Any], finish_reason: str | Non
 
 def _frame(content: dict[str, Any]) -> bytes:
     return f"data: {json.dumps(content, ensure_ascii=False)}\n\n".encode()
+
+
+def _usage(usage: TokenUsage | None) -> dict[str, Any]:
+    if usage is None:
+        return {}
+    counts = {"prompt_tokens": usage.prompt, "completion_tokens": usage.completion}
+    return {"usage": {**counts, "total_tokens": usage.prompt + usage.completion}}
 
 
 def _evidence(citations: Sequence[Citation], passages: Sequence[Passage]) -> dict[str, Any]:

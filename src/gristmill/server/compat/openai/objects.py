@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from gristmill import search
-from gristmill.catalog import Base, BaseId, Item, ItemStatus
-from gristmill.files import FileBatch, FileStatus, StoreCount, StoredFile
+from gristmill.catalog import Base, BaseId, ItemStatus
+from gristmill.files import FileBatch, FileStatus, StoreCount, StoredFile, StoreDocument
 from gristmill.server.api import store_ids
 
 Row = TypeVar("Row")
@@ -86,20 +86,7 @@ def counts_of(counts: Sequence[StoreCount], base_id: BaseId) -> list[StoreCount]
     return [row for row in counts if row.base_id == base_id]
 
 
-def file_status(item: Item) -> FileStatus:
-    """The status of a store file; the SQL function `item_file_status` is the same for counts."""
-    if item.status is ItemStatus.COMPLETED:
-        return "completed"
-    if item.status is ItemStatus.FAILED or item.status is ItemStatus.DELETING:
-        return "cancelled" if item.error_code == "cancelled" else "failed"
-    return "failed" if _is_paused(item) else "in_progress"
-
-
-def _is_paused(item: Item) -> bool:
-    return item.waiting_for is not None and item.waiting_for["code"] == "paused"
-
-
-def store_file_object(base: Base, item: Item) -> Json:
+def store_file_object(base: Base, item: StoreDocument) -> Json:
     """A file of a vector store."""
     chunking = {**base.chunking, **item.chunking}
     return {
@@ -108,7 +95,7 @@ def store_file_object(base: Base, item: Item) -> Json:
         "created_at": _seconds(item.created_at),
         "usage_bytes": item.size_bytes or 0,
         "vector_store_id": store_ids.store_id(base.id),
-        "status": file_status(item),
+        "status": item.file_status,
         "last_error": _last_error(item),
         "attributes": attributes(item.metadata),
         "chunking_strategy": {
@@ -126,12 +113,15 @@ def attributes(metadata: Mapping[str, Any]) -> Json:
     return {key: value for key, value in metadata.items() if isinstance(value, str | int | float)}
 
 
-def _last_error(item: Item) -> Json | None:
-    status = file_status(item)
-    if status == "failed" and item.waiting_for is not None and item.status is not ItemStatus.FAILED:
-        return {"code": _SERVER_ERROR, "message": item.waiting_for["message"]}
-    if status != "failed":
+def _last_error(item: StoreDocument) -> Json | None:
+    if item.file_status != "failed":
         return None
+    if item.status is not ItemStatus.FAILED:  # it is paused or stalled
+        reason = item.waiting_for["message"] if item.waiting_for else "No worker is running."
+        return {
+            "code": _SERVER_ERROR,
+            "message": f"{reason} The file is indexed as soon as that is possible.",
+        }
     code = item.error_code or ""
     kind = (
         "unsupported_file" if code in _UNSUPPORTED else "invalid_file" if code in _INVALID else _SERVER_ERROR

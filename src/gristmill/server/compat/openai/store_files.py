@@ -8,10 +8,10 @@ from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
 
 from gristmill import contents, files
-from gristmill.catalog import ADMIN, Base, BaseId, Item, ItemId, Viewer
+from gristmill.catalog import ADMIN, Base, BaseId, ItemId, Viewer
 from gristmill.contents import ContentPart
 from gristmill.db import Database
-from gristmill.files import FileId, FileStatus
+from gristmill.files import FileId, FileStatus, StoreDocument
 from gristmill.operations import guards
 from gristmill.operations.delete import delete
 from gristmill.operations.describe import ItemDescription, describe
@@ -69,7 +69,9 @@ async def require_store(context: ApiContext, base_id: BaseId, viewer: Viewer) ->
         return await guards.require_base(tx, base_id, viewer)
 
 
-async def _require_document(context: ApiContext, base: Base, file_id: FileId, viewer: Viewer) -> Item:
+async def _require_document(
+    context: ApiContext, base: Base, file_id: FileId, viewer: Viewer
+) -> StoreDocument:
     async with context.db.connection() as tx:
         item = await files.find_document(tx, base.id, file_id, viewer)
     if item is None:
