@@ -91,7 +91,7 @@ def field_errors(
         if not _is_type_mismatch(error):
             reported[path, _message(error)] = None
         elif path not in matched:
-            reported[path, _expected_types(mismatches[path])] = None
+            reported[path, _type_message(mismatches[path])] = None
     return [FieldError(path, message) for path, message in reported]
 
 
@@ -104,7 +104,7 @@ def _outer_paths(path: str) -> list[str]:
     return [path[: match.start()] for match in _STEP.finditer(path)]
 
 
-def _expected_types(messages: Sequence[str]) -> str:
+def _type_message(messages: Sequence[str]) -> str:
     """`must be text`, `must be a list` → `must be text or a list`."""
     first, *rest = dict.fromkeys(messages)
     return " or ".join([first, *(message.removeprefix("must be ") for message in rest)])

@@ -202,7 +202,7 @@ async def test_a_follow_up_is_searched_for_with_the_question_before_it(
     alone = await client.chat.completions.create(model="gristmill:mill", messages=[follow_up])
     assert alone.choices[0].message.content == "Nothing in the knowledge base answers this question."
     assert chat.requests == []
-    conversation = [*QUESTION, {"role": "assistant", "content": "In spring."}, follow_up]
+    conversation: list[Any] = [*QUESTION, {"role": "assistant", "content": "In spring."}, follow_up]
     await client.chat.completions.create(model="gristmill:mill", messages=conversation)
     assert "stones" in [passage["title"] for passage in passages(chat)]
     assert chat.messages[-1]["content"] == "And why?"
@@ -233,8 +233,11 @@ async def test_what_chat_clients_send_besides_text_is_left_out(
         ("user", QUESTION[0]["content"]),
     ]
     assert len(sent) == 4
-    long_chat = [{"role": "user", "content": "Hm."}, {"role": "assistant", "content": "Yes?"}] * 300
-    await client.chat.completions.create(model="gristmill:mill", messages=[*long_chat, *QUESTION])
+    long_chat: list[Any] = [
+        {"role": "user", "content": "Hm."},
+        {"role": "assistant", "content": "Yes?"},
+    ] * 300
+    await client.chat.completions.create(model="gristmill:mill", messages=long_chat + QUESTION)
     assert len(chat.messages) == 603
     with pytest.raises(openai.BadRequestError) as refused:
         await client.chat.completions.create(model="gristmill:mill", messages=messages[:1])

@@ -14,19 +14,19 @@ Start = Annotated[int, Field(description="Offset of the first character in the d
 End = Annotated[int, Field(description="Offset after the last character in the document.")]
 
 
-class Part(BaseModel):
+class ResultPart(BaseModel):
     """Base of every result, and of its parts."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore")
 
 
-class ToolResult(Part):
+class ToolResult(ResultPart):
     """Base of the results: each may have titles, texts or messages that quote a document."""
 
     notice: Notice = DATA_NOTICE
 
 
-class BaseSummary(Part):
+class BaseSummary(ResultPart):
     """A knowledge base."""
 
     id: str
@@ -41,7 +41,7 @@ class Bases(ToolResult):
     bases: list[BaseSummary]
 
 
-class SearchHit(Part):
+class SearchHit(ResultPart):
     """A passage that matches the query."""
 
     citation: Annotated[str, Field(description="Where the text is from; quote it with what you use.")]
@@ -71,7 +71,7 @@ class SearchResult(ToolResult):
     took_ms: float
 
 
-class SectionName(Part):
+class SectionName(ResultPart):
     """A section of a document."""
 
     headings: list[str]
@@ -106,7 +106,7 @@ class Section(ToolResult):
     next: SectionName | None
 
 
-class Match(Part):
+class Match(ResultPart):
     """A place of the words in a document."""
 
     item_id: str
@@ -122,7 +122,7 @@ class Matches(ToolResult):
     more: Annotated[bool, Field(description="Whether there may be more places than these.")]
 
 
-class ItemSummary(Part):
+class ItemSummary(ResultPart):
     """An item of a base: a document, or a container of documents."""
 
     id: str
