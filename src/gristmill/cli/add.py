@@ -96,7 +96,7 @@ async def _add_items(
     except Refused as refusal:
         if refusal.code != "base_not_found":
             raise
-        failed = [entry for index, item in enumerate(items) if (entry := _refused_entry(index, item))]
+        failed = [entry for index, item in enumerate(items) if (entry := _refusal_entry(index, item))]
         if len(failed) == len(items):
             return None, {"created": [], "failed": failed}
         base_id = await base_id_by_name(session, base, create=True)
@@ -119,7 +119,7 @@ async def _upload_and_add(
             )
         elif item["type"] != "file":
             others.append(index)
-        elif entry := _refused_entry(index, item):
+        elif entry := _refusal_entry(index, item):
             response["failed"].append(entry)
         else:
             _append(response, dict(await session.client.upload(base_id, [item["path"]])), [index])
@@ -136,7 +136,7 @@ def _append(response: dict[str, Any], part: Mapping[str, Any], places: Sequence[
         response[name] += [{**entry, "index": places[entry["index"]]} for entry in part[name]]
 
 
-def _refused_entry(index: int, item: Mapping[str, Any]) -> dict[str, Any] | None:
+def _refusal_entry(index: int, item: Mapping[str, Any]) -> dict[str, Any] | None:
     """The entry of `failed` for a path where nothing is, or an address that can't be one. The server judges the rest,
     also what this process may not look at."""
     if item["type"] == "file":
