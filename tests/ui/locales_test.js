@@ -4,15 +4,18 @@
 import { messages as shared } from "../../src/gristmill/server/ui/static/js/locales/zh-common.js";
 import { messages as tend } from "../../src/gristmill/server/ui/static/js/locales/zh-tend.js";
 import { messages as admin } from "../../src/gristmill/server/ui/static/js/locales/zh-admin.js";
+import { messages as find } from "../../src/gristmill/server/ui/static/js/locales/zh-find.js";
 import { messages as english } from "../../src/gristmill/server/ui/static/js/locales/en.js";
 
 const common = { ...shared, ...tend };
-const chinese = { ...common, ...admin };
+const chinese = { ...common, ...admin, ...find };
 /** Modules that are only loaded with the admin pages, which load `zh-admin.js` too. */
 const ADMIN = new RegExp(
   "^(queue|connectors?|connector-(form|run)|events|webhooks|settings|general|models|embedder-form|keys|workers" +
     "|sign-in|cron|form|secret)\\.js$",
 );
+/** Modules that load `zh-find.js`, or are only loaded by those. */
+const FIND = /^(answer|search-page|filters|saved|new-base|connect|snippets|try-it|criteria)\.js$/;
 const folder = new URL("../../src/gristmill/server/ui/static/js/", import.meta.url);
 
 /**
@@ -45,8 +48,15 @@ Deno.test("every message has a Chinese translation", () => {
 });
 
 Deno.test("messages of modules that every page loads are in zh-common.js", () => {
-  const missing = [...messageKeys(sources(folder, (name) => !ADMIN.test(name)))].filter((key) => !(key in common));
+  const isCommon = (/** @type {string} */ name) => !ADMIN.test(name) && !FIND.test(name);
+  const missing = [...messageKeys(sources(folder, isCommon))].filter((key) => !(key in common));
   if (missing.length) throw new Error(`not in locales/zh-common.js: ${JSON.stringify(missing, null, 1)}`);
+});
+
+Deno.test("messages of search, answers, new bases and connecting are in zh-find.js or zh-common.js", () => {
+  const keys = [...messageKeys(sources(folder, (name) => FIND.test(name)))];
+  const missing = keys.filter((key) => !(key in find) && !(key in common));
+  if (missing.length) throw new Error(`not in locales/zh-find.js: ${JSON.stringify(missing, null, 1)}`);
 });
 
 Deno.test("translations use the same placeholders as their key", () => {

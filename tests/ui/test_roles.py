@@ -56,7 +56,7 @@ def test_a_reader_sees_what_can_be_read_and_no_more(
     with sign_in(browser, ui_url, api, "reader") as (tabs, rejected_requests):
         page = tabs.open(ui_url)
         expect(page.get_by_role("link", name=re.compile("Shared")).first).to_be_visible()
-        assert navigation(page) == ["Bases", "Settings"]
+        assert navigation(page) == ["Bases", "Search", "Connect", "Settings"]
         expect(page.get_by_role("button", name="New base")).to_have_count(0)
 
         page.goto(f"{ui_url}/b/{base}?q=silk&add=note")
@@ -106,7 +106,7 @@ def test_an_editor_sees_what_can_be_edited(
     with sign_in(browser, ui_url, api, "editor") as (tabs, rejected_requests):
         page = tabs.open(ui_url)
         expect(page.get_by_role("button", name="New base").first).to_be_visible()
-        assert navigation(page) == ["Bases", "Settings"]
+        assert navigation(page) == ["Bases", "Search", "Connect", "Settings"]
         page.goto(f"{ui_url}/b/{base}?q=silk")
         expect(page.get_by_role("button", name="Reindex all")).to_be_visible()
         expect(page.locator(".hit").first).to_contain_text("silk")
@@ -135,7 +135,7 @@ def test_an_admin_sees_everything(browser: Browser, ui_url: str, api: ApiHelper)
         page = tabs.open(f"{ui_url}/settings/general")
         expect(page.get_by_text("All checks passed")).to_be_visible()
         assert navigation(page)[0] == "Bases"
-        assert len(navigation(page)) == 5
+        assert len(navigation(page)) == 7
         page.get_by_role("navigation", name="Settings").get_by_role("link", name="Workers").click()
         expect(page.get_by_role("list", name="Workers").get_by_role("listitem").first).to_contain_text(
             "Running"

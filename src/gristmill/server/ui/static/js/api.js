@@ -108,6 +108,34 @@ export const api = {
 };
 
 /**
+ * Sends a request whose response is a stream of text, and passes each piece on as it arrives.
+ * @param {string} path @param {unknown} body @param {(text: string) => void} onText @param {AbortSignal} signal
+ */
+export async function postForStream(path, body, onText, signal) {
+  /** @type {Response} */ let response;
+  try {
+    response = await fetch(apiUrl(path), {
+      method: "POST",
+      headers: { Accept: "text/event-stream, application/json", "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+      signal,
+      credentials: "same-origin",
+    });
+  } catch (error) {
+    if (signal.aborted) throw error;
+    throw offlineError();
+  }
+  if (!response.ok || !response.body) throw errorFrom(response.status, await response.text());
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    for (let part = await reader.read(); !part.done; part = await reader.read()) onText(part.value);
+  } catch (error) {
+    if (signal.aborted) throw error;
+    throw offlineError();
+  }
+}
+
+/**
  * Fetches all pages of a list, up to about `limit` items.
  * @param {string} path @param {Record<string, unknown>} [query] @param {number} [limit] @returns {Promise<any[]>}
  */

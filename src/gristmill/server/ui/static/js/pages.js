@@ -16,6 +16,13 @@ export const pages = [
     key: (params) => params.base,
     nav: "/",
   },
+  { paths: ["/search"], load: () => import("./pages/search-page.js") },
+  {
+    paths: ["/connect", "/b/:base/connect"],
+    load: () => import("./pages/connect.js"),
+    key: (params) => params.base ?? "",
+    nav: "/connect",
+  },
   { paths: ["/b/:base/settings"], load: () => import("./pages/base-settings.js"), nav: "/", audience: "admin" },
   {
     paths: ["/connectors", "/connectors/:connector", "/connectors/:connector/runs/:run"],
@@ -37,13 +44,16 @@ export const pages = [
 ];
 
 /**
- * The links of the sidebar and of the bar on phones; `key` goes to the page after `g`.
- * @type {{to: string, icon: string, label: string, key: string, audience: Audience}[]}
+ * The links of the sidebar and of the bar on phones; `key` goes to the page after `g`. The bar has no room for those
+ * with `wide`.
+ * @type {{to: string, icon: string, label: string, key: string, audience: Audience, wide?: boolean}[]}
  */
 export const navItems = [
   { to: "/", icon: "base", label: "Bases", key: "b", audience: "reader" },
+  { to: "/search", icon: "search", label: "Search", key: "f", audience: "reader" },
   { to: "/connectors", icon: "plug", label: "Connectors", key: "c", audience: "admin" },
   { to: "/queue", icon: "queue", label: "Queue", key: "q", audience: "admin" },
   { to: "/events", icon: "pulse", label: "Events", key: "e", audience: "admin" },
+  { to: "/connect", icon: "agent", label: "Connect", key: "k", audience: "reader", wide: true },
   { to: "/settings/general", icon: "gear", label: "Settings", key: "s", audience: "reader" },
 ];

@@ -27,8 +27,18 @@ function localChoices(typed) {
     ...navItems
       .filter((item) => allows(item.audience) && matches(t(item.label)))
       .map((item) => ({ id: item.to, icon: item.icon, label: t(item.label), hint: t("Page"), to: item.to })),
+    ...(typed.trim() ? [searchChoice(typed.trim())] : []),
   ];
 }
+
+/** @param {string} text @returns {Choice} the page that shows all results, with filters */
+const searchChoice = (text) => ({
+  id: "search",
+  icon: "search",
+  label: t("Search all bases for “{text}”", { text }),
+  hint: "",
+  to: `/search?${new URLSearchParams({ q: text })}`,
+});
 
 /** @param {string} typed @param {AbortSignal} signal @returns {Promise<Choice[]>} */
 async function searchChoices(typed, signal) {
@@ -39,7 +49,7 @@ async function searchChoices(typed, signal) {
     icon: "search",
     label: hit.title,
     hint: `${names.get(hit.baseId) ?? ""} · ${readable(hit.text, []).text.slice(0, 80).replace(/\s+/g, " ")}`,
-    to: `/b/${hit.baseId}/i/${hit.itemId}?chunk=${hit.chunkId}`,
+    to: `/b/${hit.baseId}/i/${hit.itemId}?${new URLSearchParams({ q: typed, chunk: hit.chunkId })}`,
   }));
 }
 
@@ -151,7 +161,9 @@ export function openKeyboardHelp() {
   const shortcuts = [
     ["⌘K, Ctrl K", t("Go to a base or page, or search everything")],
     ["/", t("Search in this base")],
-    ["g b, c, q, e, s", t("Go to bases, connectors, queue, events, settings")],
+    ["g b, f, c, q, e, k, s", t("Go to bases, search, connectors, queue, events, connect, settings")],
+    ["↓ ↑", t("Move between the search field and the hits")],
+    ["Ctrl Enter", t("Answer this question")],
     ["↑ ↓ ← →", t("Move in the tree, expand and collapse")],
     ["Enter", t("Open item")],
     ["Space", t("Select")],

@@ -29,9 +29,10 @@ function isCurrent(to) {
   return to === "/" ? currentPath === "/" : currentPath === root || currentPath.startsWith(`${root}/`);
 }
 
-function navigation() {
+/** @param {boolean} [isPhone] */
+function navigation(isPhone = false) {
   const count = () => activeItems.value ? html`<span class="count">${formatNumber(activeItems.value)}</span>` : null;
-  return navItems.map(({ to, icon: name, label, audience }) => {
+  return navItems.filter(({ wide }) => !(isPhone && wide)).map(({ to, icon: name, label, audience }) => {
     const link = () =>
       html`
         <a href="${to}" aria-current=${() => (isCurrent(to) ? "page" : null)}>
@@ -134,7 +135,7 @@ function handleKey(event) {
   } else if (event.key === "g") awaitPageKey();
 }
 
-/** After `g`, the next key goes to a page: b, c, q, e, s. */
+/** After `g`, the next key goes to a page. */
 function awaitPageKey() {
   const onNextKey = (/** @type {KeyboardEvent} */ event) => {
     clearTimeout(timer);
@@ -172,7 +173,7 @@ export function start() {
         <div aria-live="polite">${notice}</div>
         ${main}
       </div>
-      <nav class="bottom" aria-label="${t("Pages")}">${navigation()}</nav>
+      <nav class="bottom" aria-label="${t("Pages")}">${navigation(true)}</nav>
     </div>
   `;
   document.body.replaceChildren(shell, toasts());

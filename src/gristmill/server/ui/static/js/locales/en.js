@@ -83,4 +83,13 @@ export const messages = {
     other: "has descriptions for {assets} images and tables",
   },
   redriven: "sent again",
+  "It works: {n} results.": { one: "It works: {n} result.", other: "It works: {n} results." },
+  "It works: the agent gets {n} tools.": {
+    one: "It works: the agent gets {n} tool.",
+    other: "It works: the agent gets {n} tools.",
+  },
+  "{n} other passages that the model read": {
+    one: "{n} other passage that the model read",
+    other: "{n} other passages that the model read",
+  },
 };

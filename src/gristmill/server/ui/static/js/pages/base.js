@@ -5,10 +5,11 @@
  */
 
 import { baseById, bases, leafCount, refreshBases } from "../bases.js";
-import { computed, effect, html, signal } from "../core.js";
+import { computed, effect, html } from "../core.js";
 import { t } from "../i18n.js";
 import { button, iconButton } from "../components/button.js";
 import { confirm } from "../components/dialog.js";
+import { lazy } from "../components/lazy.js";
 import { kebab } from "../components/menu.js";
 import { emptyState, setPageTitle } from "../components/status.js";
 import { segments } from "../components/tabs.js";
@@ -150,6 +151,7 @@ function topBar(id, base, tree, openAddDialog, canChange) {
       </span>
       ${button(t("Add content"), openAddDialog, { icon: "plus", kind: "primary" })}
     `;
+  const openConnect = () => go(`/b/${id}/connect`);
   return html`
     <div class="top">
       <h1 class="crumbs">
@@ -157,7 +159,9 @@ function topBar(id, base, tree, openAddDialog, canChange) {
         <span class="sep">/</span>
         <span class="cut">${() => base.value?.name ?? ""}</span>
       </h1>
-      <div class="actions">${() => (canChange.value ? changeButtons() : null)}</div>
+      <div class="actions">
+        ${iconButton(t("Connect"), "agent", openConnect)}${() => (canChange.value ? changeButtons() : null)}
+      </div>
     </div>
   `;
 }
@@ -171,18 +175,6 @@ function paneSwitch(id, isPaneShown) {
     go(pane === "items" ? `/b/${id}?${query}` : `${location.pathname}?${query}`);
   };
   return segments(t("View"), choices, () => (isPaneShown() ? "search" : "items"), choose);
-}
-
-/**
- * @template T @param {() => Promise<T>} load
- * @param {(module: T) => globalThis.Node} show Shows a part whose module is loaded on demand.
- */
-function lazy(load, show) {
-  const loaded = signal(/** @type {{it: T} | null} */ (null));
-  load().then((it) => {
-    loaded.value = { it };
-  });
-  return html`<div class="lazy">${() => (loaded.value ? show(loaded.value.it) : null)}</div>`;
 }
 
 /** @param {Base} base @param {Tree} tree Reads everything again, after a confirmation: it can take hours of work. */

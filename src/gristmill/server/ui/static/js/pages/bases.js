@@ -1,14 +1,11 @@
 // @ts-check
-/** The list of bases with their status, size, progress and last change; and the dialog that creates one. */
+/** The list of bases with their status, size, progress and last change. */
 
-import { api } from "../api.js";
-import { activeCount, bases, basesError, leafCount, putBase, toneOf } from "../bases.js";
-import { each, html, signal } from "../core.js";
+import { activeCount, bases, basesError, leafCount, toneOf } from "../bases.js";
+import { each, html } from "../core.js";
 import { formatNumber, t } from "../i18n.js";
 import { button } from "../components/button.js";
-import { dialog } from "../components/dialog.js";
 import { bar, dot, emptyState, relativeTime, setPageTitle } from "../components/status.js";
-import { go } from "../router.js";
 import { allows } from "../session.js";
 
 /** @import { Base } from "../bases.js" */
@@ -32,6 +29,8 @@ export function page() {
   `;
 }
 
+const openNewBase = async () => (await import("./new-base.js")).openNewBase();
+const openSampleBase = async () => (await import("./new-base.js")).openSampleBase();
 const newBaseButton = () => button(t("New base"), openNewBase, { icon: "plus", kind: "primary" });
 
 function noBases() {
@@ -39,7 +38,18 @@ function noBases() {
     return emptyState("base", t("No bases yet"), t("Bases appear here when someone gives you access to them."));
   }
   const text = t("A base holds documents that are searched together. Create one and drop files into it.");
-  return emptyState("base", t("No bases yet"), text, newBaseButton());
+  const sampleText = t(
+    "Or look around in a sample base: eight documents in English and Chinese, which you can delete again.",
+  );
+  return html`
+    <div class="welcome">
+      ${emptyState("base", t("No bases yet"), text, newBaseButton())}
+      <div class="sample">
+        <p class="dim">${sampleText}</p>
+        ${button(t("Try the sample base"), openSampleBase, { icon: "play" })}
+      </div>
+    </div>
+  `;
 }
 
 function baseList() {
@@ -86,59 +96,4 @@ function describeState(base) {
   if (activeCount(base)) return t("{n} in progress", { n: activeCount(base) });
   if (base.leafCounts.failed) return t("{n} failed", { n: base.leafCounts.failed });
   return base.embedder;
-}
-
-/** Lets people choose among the embedders, once they are loaded; without a choice the server chooses. */
-function embedderField() {
-  const embedders = signal(/** @type {{name: string, isDefault: boolean}[]} */ ([]));
-  api.get("/embedders").then((page) => (embedders.value = page.items), () => {});
-  const choices = () =>
-    embedders.value.filter((embedder) => !embedder.isDefault).map(({ name }) =>
-      html`<option value="${name}">${name}</option>`
-    );
-  const defaultName = () => embedders.value.find((embedder) => embedder.isDefault)?.name ?? t("Default");
-  return html`
-    <label class="field">
-      <span>${t("Embedding model")}</span>
-      <select name="embedder"><option value="">${defaultName}</option>${choices}</select>
-    </label>
-  `;
-}
-
-export function openNewBase() {
-  dialog(t("New base"), (close) => {
-    const submit = async (/** @type {SubmitEvent} */ event) => {
-      event.preventDefault();
-      const form = /** @type {HTMLFormElement} */ (event.target);
-      const name = /** @type {HTMLInputElement} */ (form.elements.namedItem("name"));
-      try {
-        const embedder = /** @type {HTMLSelectElement} */ (form.elements.namedItem("embedder")).value || undefined;
-        const base = await api.post("/knowledge-bases", { name: name.value, embedder });
-        putBase(base);
-        close();
-        go(`/b/${base.id}`);
-      } catch (error) {
-        const errorLine = /** @type {HTMLElement} */ (form.querySelector(".error"));
-        errorLine.textContent = /** @type {Error} */ (error).message;
-        name.setAttribute("aria-invalid", "true");
-        name.focus();
-      }
-    };
-    return html`
-      <form @submit=${submit}>
-        <div class="dialog-body">
-          <label class="field">
-            <span>${t("Name")}</span>
-            <input name="name" required maxlength="200" autocomplete="off" autofocus aria-describedby="new-base-error">
-            <span class="error" id="new-base-error" role="alert"></span>
-          </label>
-          ${embedderField()}
-        </div>
-        <footer>
-          ${button(t("Cancel"), close, { kind: "quiet" })}
-          <button class="button primary">${t("Create")}</button>
-        </footer>
-      </form>
-    `;
-  });
 }

@@ -5,6 +5,7 @@ import { html } from "../../core.js";
 import { formatNumber, t } from "../../i18n.js";
 import { itemIcon } from "../../components/icon.js";
 import { readable } from "../../readable.js";
+import { explainInWords } from "../../search/explain.js";
 
 /**
  * @typedef {{chunkId: string, itemId: string, baseId: string, title: string, type: string, text: string,
@@ -12,7 +13,7 @@ import { readable } from "../../readable.js";
  *   ranks: {vector: number | null, text: number | null}, metadata: any,
  *   source: {url: string | null, path: string | null, page: number | null},
  *   explain: {vectorWeight: number, similarity: number | null, textScore: number | null, rerankScore: number | null,
- *   terms: {term: string, count: number, chunks: number, score: number}[]} | null}} Hit
+ *   coverage: number | null, terms: {term: string, count: number, chunks: number, score: number}[]} | null}} Hit
  */
 
 const CONTEXT_BEFORE = 90; // characters shown before the first match
@@ -51,12 +52,12 @@ export function hasKeyword(hit) {
     Boolean(hit.explain?.terms.some(({ term }) => term.length > 3 && title.includes(term)));
 }
 
-/** @param {Hit} hit */
-function hitLocation(hit) {
+/** @param {Hit} hit @param {string} [place] */
+function hitLocation(hit, place = "") {
   const folder = hit.metadata?.folder ?? hit.source.path?.split("/").slice(-3, -1).join(" / ");
   const page = hit.source.page === null ? "" : t("page {page}", { page: hit.source.page });
   const heading = readable(hit.headings.at(-1) ?? "", []).text;
-  return [folder, page, heading].filter(Boolean).join(" · ");
+  return [place, folder, page, heading].filter(Boolean).join(" · ");
 }
 
 /**
@@ -81,8 +82,8 @@ function scoreBars(hit, best) {
 
 const meaningOnly = () => html`<span class="dim small-text">${t("by meaning only")}</span>`;
 
-/** @param {Hit} hit */
-function explanationView(hit) {
+/** @param {Hit} hit @param {string} mode In words, and the figures for whoever wants them. */
+function explanationView(hit, mode) {
   const explanation = hit.explain;
   if (!explanation) return null;
   const row = (/** @type {string} */ name, /** @type {unknown} */ value, kind = "") =>
@@ -97,7 +98,8 @@ function explanationView(hit) {
   const matches = terms.map((term) => t("{term} {count}× (in {chunks} chunks)", { ...term, n: term.chunks })).join(
     ", ",
   );
-  return html`
+  const isInTitle = !hit.highlights.length && hasKeyword(hit);
+  const figures = html`
     <dl class="explain">
       ${row(t("Score, from 0 to 1"), figure(hit.score))}
       ${row(t("Keyword rank"), hit.ranks.text ?? "–")}
@@ -109,22 +111,28 @@ function explanationView(hit) {
       ${terms.length ? row(t("Matched words"), matches, "wide") : null}
     </dl>
   `;
+  return html`
+    <div class="hit-reason">
+      <p>${explainInWords(hit, mode, isInTitle)}</p>
+      <details><summary>${t("Figures")}</summary>${figures}</details>
+    </div>
+  `;
 }
 
 /**
  * @param {Hit} hit @param {number} best the best keyword score of the response
- * @param {{explain: () => boolean, to: (hit: Hit) => string, isHybrid: boolean}} options
+ * @param {{explain: () => boolean, to: (hit: Hit) => string, mode: string, place?: string}} options
  */
 export function hitRow(hit, best, options) {
-  const relevance = options.isHybrid && !hasKeyword(hit) ? meaningOnly() : scoreBars(hit, best);
+  const relevance = options.mode === "hybrid" && !hasKeyword(hit) ? meaningOnly() : scoreBars(hit, best);
   return html`
     <li class="hit">
       <a href="${() => options.to(hit)}">
         <span class="hit-head">${itemIcon(hit.type)}<b class="cut">${hit.title}</b>${relevance}</span>
-        <span class="hit-where dim small-text cut">${hitLocation(hit)}</span>
+        <span class="hit-where dim small-text cut">${hitLocation(hit, options.place)}</span>
         <span class="hit-text">${excerpt(hit)}</span>
       </a>
-      ${() => (options.explain() ? explanationView(hit) : null)}
+      ${() => (options.explain() ? explanationView(hit, options.mode) : null)}
     </li>
   `;
 }

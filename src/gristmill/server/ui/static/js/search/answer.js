@@ -1,0 +1,193 @@
+// @ts-check
+/**
+ * An answer to the question of a search, written by the chat model while one looks on, with the passages that it cites.
+ * It can be stopped. An answer is kept while the tab is open, so that coming back from a passage asks nothing again.
+ */
+
+import "../find-locale.js";
+import { postForStream } from "../api.js";
+import { capabilities } from "../capabilities.js";
+import { effect, html, signal } from "../core.js";
+import { t } from "../i18n.js";
+import { button } from "../components/button.js";
+import { icon, itemIcon } from "../components/icon.js";
+import { readable } from "../readable.js";
+import { allows } from "../session.js";
+import { SseParser } from "../stream.js";
+
+/** @import { ApiError } from "../api.js" */
+/** @import { Signal } from "../core.js" */
+/** @import { Hit } from "../pages/base/hits.js" */
+/** @typedef {{number: number, hit: Hit}} Passage */
+/**
+ * @typedef {{phase: "reading" | "writing" | "done" | "stopped" | "failed", text: string, passages: Passage[],
+ *   cited: number[], isAnswered: boolean, message: string}} Answer
+ */
+/** @typedef {{request: () => Record<string, any>, toUrl: (hit: Hit) => string}} AnswerOptions */
+
+const MAX_KEPT = 20;
+const EXCERPT = 220; // characters
+/** @type {Map<string, Answer>} */ const finished = new Map();
+/** @type {Answer} */
+const nothingYet = { phase: "reading", text: "", passages: [], cited: [], isAnswered: true, message: "" };
+
+/** @param {string} key @param {Answer} answer */
+function keep(key, answer) {
+  finished.set(key, answer);
+  if (finished.size > MAX_KEPT) finished.delete(/** @type {string} */ (finished.keys().next().value));
+}
+
+/** @param {string} text @returns {number[]} the numbers that a text cites, each once, in their order */
+const citedIn = (text) => [...new Set([...text.matchAll(/\[(\d+)\]/g)].map((match) => Number(match[1])))];
+
+/** @param {Signal<Answer>} answer @param {string} name @param {any} data */
+function receive(answer, name, data) {
+  const now = answer.peek();
+  if (name === "retrieved") answer.value = { ...now, phase: "writing", passages: data.retrieved };
+  else if (name === "text") answer.value = { ...now, text: now.text + data.text };
+  else if (name === "error") answer.value = { ...now, phase: "failed", message: data.detail };
+  else if (name === "end") {
+    const cited = data.citations.map((/** @type {{number: number}} */ citation) => citation.number);
+    answer.value = { ...now, phase: "done", text: data.answer, isAnswered: data.answered, cited };
+  }
+}
+
+/** @param {AnswerOptions} options */
+export function answerView(options) {
+  const body = { ...options.request(), stream: true };
+  const key = JSON.stringify(body);
+  const answer = signal(finished.get(key) ?? nothingYet);
+  let abort = new AbortController();
+  const ask = async () => {
+    abort = new AbortController();
+    answer.value = nothingYet;
+    const parser = new SseParser((name, data) => receive(answer, name, JSON.parse(data)));
+    const { signal: aborted } = abort;
+    try {
+      await postForStream("/ask", body, (text) => parser.push(text), aborted);
+      const now = answer.peek();
+      if (now.phase === "done") keep(key, now);
+      else if (now.phase !== "failed") answer.value = { ...now, phase: "failed", message: t("The answer broke off.") };
+    } catch (error) {
+      if (aborted.aborted) return;
+      answer.value = { ...answer.peek(), phase: "failed", message: /** @type {ApiError} */ (error).message };
+    }
+  };
+  const stop = () => {
+    abort.abort();
+    answer.value = { ...answer.peek(), phase: "stopped" };
+  };
+  effect(
+    () => capabilities.value?.chatModel ?? null,
+    (model) => {
+      if (model === null) return;
+      if (!finished.has(key)) ask();
+      return () => abort.abort();
+    },
+  );
+  const again = () => {
+    finished.delete(key);
+    ask();
+  };
+  const content = () => {
+    if (capabilities.value && capabilities.value.chatModel === null) return noModel();
+    return answerBody(answer, options, stop, again);
+  };
+  const isBusy = () => String(["reading", "writing"].includes(answer.value.phase));
+  return html`<section class="answer" aria-label="${t("Answer")}" aria-busy="${isBusy}">${content}</section>`;
+}
+
+function noModel() {
+  const text = allows("operator")
+    ? t("Set chat_url and chat_model in the server's settings to get answers. Searching works without them.")
+    : t("This server has no chat model, so it can't answer questions. Searching works without one.");
+  return html`<div class="answer-note">${icon("ask")}<div><b>${t("No answers here yet")}</b><p>${text}</p></div></div>`;
+}
+
+/** @param {Signal<Answer>} answer @param {AnswerOptions} options @param {() => void} stop @param {() => void} again */
+function answerBody(answer, options, stop, again) {
+  const status = () => {
+    const { phase } = answer.value;
+    if (phase === "reading") return t("Looking for passages …");
+    if (phase === "writing") return t("Writing …");
+    if (phase === "stopped") return t("Stopped");
+    return phase === "failed" ? t("No answer") : t("Answer");
+  };
+  const isRunning = () => answer.value.phase === "reading" || answer.value.phase === "writing";
+  const tool = () =>
+    isRunning()
+      ? button(t("Stop"), stop, { icon: "stop", small: true })
+      : button(t("Ask again"), again, { icon: "retry", small: true, kind: "quiet" });
+  return html`
+    <header><span role="status">${icon("ask")}${status}</span>${tool}</header>
+    ${() => answerText(answer.value, options)}
+    ${() => passageList(answer.value, options)}
+  `;
+}
+
+/** @param {Answer} answer @param {AnswerOptions} options */
+function answerText(answer, options) {
+  const { phase, text, passages, isAnswered, message } = answer;
+  if (phase === "failed") return html`<p class="answer-text">${message}</p>`;
+  if (phase === "done" && !isAnswered) {
+    const reason = passages.length
+      ? t("None of the passages that were found answers this.")
+      : t("Nothing that you can see fits this question.");
+    return html`<p class="answer-text dim">${reason} ${t("Try other words, or fewer filters.")}</p>`;
+  }
+  const plain = text.replace(/\*\*([^*\n]+)\*\*/g, "$1").replace(/^#{1,6}\s+/gm, "").replace(/`([^`\n]+)`/g, "$1");
+  const nodes = plain.split(/(\[\d+\])/).map((part) => {
+    const number = Number(/^\[(\d+)\]$/.exec(part)?.[1]);
+    const passage = passages.find((candidate) => candidate.number === number);
+    return passage ? citation(passage, options) : part;
+  });
+  return html`<p class="answer-text">${nodes}${phase === "writing" ? html`<i class="caret"></i>` : null}</p>`;
+}
+
+/** @param {Passage} passage @param {AnswerOptions} options */
+function citation({ number, hit }, options) {
+  const label = t("Passage {number}: {title}", { number, title: hit.title });
+  return html`<a class="cite" href="${options.toUrl(hit)}" aria-label="${label}" title="${hit.title}">${number}</a>`;
+}
+
+/** @param {Answer} answer @param {AnswerOptions} options */
+function passageList({ phase, text, passages, cited, isAnswered }, options) {
+  if (!passages.length || phase === "reading") return null;
+  const numbers = new Set(phase === "done" ? cited : citedIn(text));
+  const row = (/** @type {Passage} */ { number, hit }) =>
+    html`
+      <li>
+        <a href="${options.toUrl(hit)}">
+          <span class="cite" aria-hidden="true">${number}</span>
+          <span class="passage">
+            <span class="passage-head">${itemIcon(hit.type)}<b class="cut">${hit.title}</b>${pageOf(hit)}</span>
+            <span class="dim small-text">${excerptOf(hit)}</span>
+          </span>
+        </a>
+      </li>
+    `;
+  const sources = passages.filter((passage) => numbers.has(passage.number));
+  const others = passages.filter((passage) => !numbers.has(passage.number));
+  const isOpen = !isAnswered || (phase === "done" && !sources.length);
+  const otherList = () =>
+    html`
+      <details ?open=${isOpen}>
+        <summary>${t("{n} other passages that the model read", { n: others.length })}</summary>
+        <ol class="passages">${others.map(row)}</ol>
+      </details>
+    `;
+  return html`
+    ${sources.length ? html`<ol class="passages" aria-label="${t("Sources")}">${sources.map(row)}</ol>` : null}
+    ${others.length ? otherList() : null}
+  `;
+}
+
+/** @param {Hit} hit */
+const pageOf = (hit) =>
+  hit.source.page === null ? null : html`<span class="dim">${t("page {page}", { page: hit.source.page })}</span>`;
+
+/** @param {Hit} hit */
+function excerptOf(hit) {
+  const text = readable(hit.text, []).text.replace(/\s+/g, " ").trim();
+  return text.length > EXCERPT ? `${text.slice(0, EXCERPT)} …` : text;
+}
