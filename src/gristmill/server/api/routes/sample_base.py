@@ -18,10 +18,12 @@ router = ApiRouter("/api", tag="knowledge bases")
 @router.post("/sample-base", status_code=201)
 async def create_sample_base(context: CurrentContext, caller: CurrentCaller, response: Response) -> BaseOut:
     """Create a base with a few documents in English and Chinese, or complete the one that the caller sees already."""
+    async with context.db.connection() as tx:
+        default = await context.embedders.find_default(tx, caller.org)
     sample = await ensure_sample_base(
         context.db,
         context.sources.blobs,
-        context.embedders.for_languages(language_names(LANGUAGES)),
+        context.embedders.for_languages(language_names(LANGUAGES), default),
         context.queue_limits,
         viewer=caller.viewer,
         acl=default_acl(caller),
