@@ -15,7 +15,7 @@ LINE_LIMIT = 120  # deno fmt does not break long strings and templates
     "arguments",
     [
         ["fmt", "--check"],
-        ["lint", MODULES, "tests/ui"],
+        ["lint", MODULES, "tests/ui", "clients"],
         ["check", MODULES],
         ["test", "--no-remote", "--allow-read=src", "tests/ui"],
     ],
