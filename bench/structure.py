@@ -1,4 +1,4 @@
-"""Structure of PDF pages: `uv run python -m bench.structure FOLDER [--files N] [--keep FOLDER]`, with Chromium.
+"""Structure of PDF pages: `uv run python -m bench.structure FOLDER [--files N] [--keep FOLDER] [--peer] [--writer]`, with Chromium.
 
 Markdown files of FOLDER are printed to PDF in several styles (one and two columns, headings by size or by weight, running
 headers and footers), each with a ruled and an unruled table, and read again. What was printed is the truth:
@@ -7,6 +7,9 @@ headers and footers), each with a ruled and an unruled table, and read again. Wh
     cells           the share of cells that stand in a table of ours, in a row with other cells of their row
     order           the share of runs of twelve words of paragraphs that are in the text in this order
     pages/CPU-s     of reading, in this process
+
+`--peer` reads the same files with kreuzberg, in the same run. `--writer` also prints with LibreOffice (`soffice`), which sets pages in
+another way than Chromium. docling needs models that no package brings, and can't be compared where no model hub is reachable.
 """
 
 import argparse
@@ -26,7 +29,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from gristmill.readers.formats import pdf
-from gristmill.readers.libraries import pdfium
+from gristmill.readers.libraries import kreuzberg, pdfium
 
 GRAM = 12
 _TABLE_ROW = re.compile(r"^\s*\|(.+)\|\s*$")
@@ -37,6 +40,8 @@ _STYLES = {
     "bold headings": "body{font:11pt/1.4 sans-serif} h1,h2,h3{font-size:11pt;font-weight:bold}",
     "small steps": "body{font:10pt/1.35 serif} h1{font-size:15pt} h2{font-size:12pt} h3{font:italic bold 10.5pt serif}",
 }
+_WRITER = "LibreOffice"
+_STYLES[_WRITER] = "body{font:11pt serif} h1{font-size:20pt} h2{font-size:15pt} h3{font-size:12.5pt}"
 _CSS = """pre,code{font-family:monospace;font-size:85%} pre{white-space:pre-wrap} table{margin:1em 0}
 .ruled{border-collapse:collapse} .ruled td{border:1px solid black;padding:3px 8px;text-align:left}
 .unruled td{padding:3px 16px 3px 0;text-align:left;vertical-align:top}"""
@@ -138,6 +143,34 @@ def print_pdf(page: str, target: Path) -> None:
     subprocess.run([*command, source.as_uri()], check=True, capture_output=True, timeout=120)
 
 
+def print_with_writer(page: str, target: Path) -> None:
+    """Print HTML with LibreOffice."""
+    source = target.with_suffix(".html")
+    source.write_text(page, encoding="utf-8")
+    command = [
+        "soffice",
+        "--headless",
+        "--infilter=HTML (StarWriter)",
+        "--convert-to",
+        "pdf:writer_pdf_Export",
+    ]
+    subprocess.run(
+        [*command, "--outdir", str(target.parent), str(source)], check=True, capture_output=True, timeout=300
+    )
+
+
+def read_with_peer(path: Path, score: StructureScore) -> str:
+    """The text of a PDF by kreuzberg alone."""
+    config = kreuzberg.ExtractionConfig(use_cache=False, output_format="markdown", disable_ocr=True)
+    began = time.process_time()
+    text = str(kreuzberg.extract_file_sync(str(path), "application/pdf", config=config).content)
+    score.seconds += time.process_time() - began
+    document: Any = pdfium.PdfDocument(str(path))
+    score.pages += len(document)
+    document.close()
+    return text
+
+
 def read_pdf(path: Path, score: StructureScore) -> str:
     """The text of a PDF; its pages and the CPU time are added to the score."""
     document: Any = pdfium.PdfDocument(str(path))
@@ -149,8 +182,10 @@ def read_pdf(path: Path, score: StructureScore) -> str:
     return "\n\n".join(texts)
 
 
-def measure_style(style: str, files: Sequence[Path], top: Path) -> StructureScore:
-    """Print each file in one style, and read it again."""
+def measure_style(
+    style: str, files: Sequence[Path], top: Path, peer: StructureScore | None = None
+) -> StructureScore:
+    """Print each file in one style, and read it again; with `peer`, by kreuzberg too."""
     parser, score = MarkdownIt("commonmark"), StructureScore()
     for number, path in enumerate(files):
         generator = random.Random(f"{number} {style}")
@@ -171,10 +206,12 @@ def measure_style(style: str, files: Sequence[Path], top: Path) -> StructureScor
             page = (
                 f"<!doctype html><meta charset=utf-8><style>{_STYLES[style]}{_CSS}</style>{''.join(blocks)}"
             )
-            print_pdf(page, target)
+            (print_with_writer if style == _WRITER else print_pdf)(page, target)
         markdown = read_pdf(target, score)
         target.with_suffix(".out.md").write_text(markdown, encoding="utf-8")
         score.compare(markdown, headings, tables, prose)
+        if peer is not None:
+            peer.compare(read_with_peer(target, peer), headings, tables, prose)
     return score
 
 
@@ -195,6 +232,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--files", type=int, default=12, help="number of files, evenly chosen")
     parser.add_argument("--keep", type=Path, help="a folder for the PDF files, used again in the next run")
+    parser.add_argument("--peer", action="store_true", help="read with kreuzberg too")
+    parser.add_argument("--writer", action="store_true", help="print with LibreOffice too")
     options = parser.parse_args()
     paths = sorted(options.folder.rglob("*.md"), key=lambda path: (-path.stat().st_size, path))[
         : 4 * options.files : 4
@@ -203,7 +242,12 @@ def main() -> None:
         top = options.keep or Path(name)
         top.mkdir(parents=True, exist_ok=True)
         for style in _STYLES:
-            print(f"{style:14} {measure_style(style, paths, top)}", flush=True)
+            if style == _WRITER and not options.writer:
+                continue
+            peer = StructureScore() if options.peer else None
+            print(f"{style:14} {measure_style(style, paths, top, peer)}", flush=True)
+            if peer is not None:
+                print(f"{'':14} kreuzberg: {peer}", flush=True)
 
 
 if __name__ == "__main__":

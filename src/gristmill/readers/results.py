@@ -64,6 +64,7 @@ class ReadReport:
         no_text             it has no text of its own, but images
         partial:412/480     how many pages were read, of how many; a code `reader_…` next to it names the cause
         ocr_used:12         pages or images whose text was recognised by OCR
+        unreadable_text     the font of a page does not say which letters it shows, and OCR did not read it
         ocr_doubtful:3      of these, those whose text is probably wrong: another script, handwriting, a bad picture
         ocr_skipped:12      pages that look scanned, and were not recognised
         encrypted           it is marked as protected, and could be read without a password

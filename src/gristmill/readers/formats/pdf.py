@@ -13,9 +13,10 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from gristmill.readers.formats import ocr, pdf_boxes, pdf_layout
+from gristmill.readers.formats import ocr, pdf_boxes, pdf_extras, pdf_layout
 from gristmill.readers.formats.pdf_pages import LoadedPage, PdfPages
 from gristmill.readers.formats.pdf_profile import PdfProfile
+from gristmill.readers.formats.pdf_repair import is_unreadable
 from gristmill.readers.libraries import pdfium, pdfium_c
 from gristmill.readers.sink import DocumentRefused, Sink, clean_text, refuse_encrypted
 from gristmill.readers.text_boxes import TextBox
@@ -36,6 +37,7 @@ def read(sink: Sink) -> None:
         total = len(document)
         if pdfium_c.FPDF_GetSecurityHandlerRevision(document) >= 0:
             sink.warn("encrypted")
+        sink.describe(pdf_extras.metadata(document))
         if not sink.task.after_page and not sink.task.carried:
             _add_attachments(sink, document)
     if _is_cross_reference_broken(sink):
@@ -44,6 +46,7 @@ def read(sink: Sink) -> None:
     profile: PdfProfile | None = None
     for first in range(sink.task.after_page, total, _PAGES_PER_OPEN):
         with _open_document(sink) as document:
+            pdf_extras.open_forms(document)
             pages = PdfPages(document)
             profile = profile or pages.profile()
             for index in range(first, min(first + _PAGES_PER_OPEN, total)):
@@ -92,23 +95,27 @@ def _read_page(sink: Sink, pages: PdfPages, index: int, profile: PdfProfile) -> 
         return False
     page = loaded.page
     try:
-        text = clean_text(pdf_layout.markdown(loaded, profile))
+        raw_text = pdf_layout.markdown(loaded, profile)
+        text = clean_text(raw_text)
         boxes: Sequence[TextBox] | None = None
         images = _page_images(loaded)
         start = sink.characters
-        if _lacks_text(text) and _looks_scanned(page, images):
+        is_garbage = is_unreadable(raw_text)
+        if is_garbage or (_lacks_text(text) and _looks_scanned(page, images)):
             if sink.reserve_ocr():
                 recognised = ocr.recognise(_render_page(page))
                 sink.count_ocr(is_doubtful=recognised.is_doubtful)
                 if recognised.text:
                     text, boxes = recognised.text, recognised.boxes
             else:
-                sink.warn("ocr_skipped")
+                sink.warn("unreadable_text" if is_garbage else "ocr_skipped")
         elif images and sink.image_count < _MAX_IMAGES:
             _add_images(sink, images, index + 1, start)
         if text:
             boxes = pdf_boxes.text_boxes(loaded, text) if boxes is None else boxes
             sink.add_text(text + "\n\n", index + 1, boxes)
+        for extra in pdf_extras.annotation_texts(pages.document, page):
+            sink.add_text(extra + "\n\n", index + 1)
         _add_annotation_files(sink, page)
     finally:
         loaded.close()

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from gristmill.readers.formats.pdf_repair import compounds_in, fold_ligatures, join_hyphens, mend_letters
 from gristmill.readers.libraries import pdfium_c
 
-_HYPHEN = "\x02"  # PDFium's character for a hyphen at the end of a line, whose word it joins
 _BOLD_NAME = re.compile(r"bold|black|heavy|semibold|demi|-bd\b", re.IGNORECASE)
 _BOLD_WEIGHT = 600
 _ASCENT, _DESCENT = 0.72, 0.2  # of a typical font, by its size
@@ -51,9 +51,10 @@ class TextLine:
 
 
 class FontCache:
-    """Which fonts of a document are bold."""
+    """Which fonts of a document are bold, and which of its words have hyphens."""
 
     def __init__(self) -> None:
+        self.compounds: set[str] = set()
         self._is_bold: dict[int, bool] = {}
 
     def is_bold(self, textpage: Any, index: int) -> bool:
@@ -71,11 +72,12 @@ def read_lines(textpage: Any, fonts: FontCache) -> list[TextLine]:
     if count <= 0:
         return []
     lines: list[TextLine] = []
-    page_text = textpage.get_text_range(0, count)
+    page_text = mend_letters(textpage, textpage.get_text_range(0, count))
+    fonts.compounds |= compounds_in(page_text)
     is_wide = any(letter > "\uffff" for letter in page_text)  # of two units each, as PDFium counts
     index = 0
     for raw in page_text.split("\r\n"):
-        text = raw.replace(_HYPHEN, "").replace("\ufffe", "").strip()
+        text = fold_ligatures(join_hyphens(raw, fonts.compounds).replace("\ufffe", "").strip())
         length = len(raw.encode("utf-16-le")) // 2 if is_wide else len(raw)
         if text:
             first, last = (

@@ -60,13 +60,13 @@ class PdfPages:
     """The pages of an open document."""
 
     def __init__(self, document: Any) -> None:
-        self._document = document
+        self.document = document
         self._fonts = FontCache()
         self._loaded: dict[int, LoadedPage] = {}
 
     def profile(self) -> PdfProfile:
         """What the document looks like, from an even sample of its pages; the same whichever page reading begins with."""
-        total = len(self._document)
+        total = len(self.document)
         sampled = min(total, max(_MIN_SAMPLE, min(_MAX_SAMPLE, total // 4)))
         for place in range(sampled):
             index = place * total // sampled
@@ -85,6 +85,6 @@ class PdfPages:
         self._loaded.clear()
 
     def _load(self, index: int) -> LoadedPage:
-        page = self._document[index]
+        page = self.document[index]
         textpage = page.get_textpage()
         return LoadedPage(page, textpage, read_lines(textpage, self._fonts), *page.get_size())

@@ -330,6 +330,8 @@ export const messages = {
   " of ": " / ",
   "The text of {n} pages was recognised by OCR.": "{n} 页的文字由 OCR 识别。",
   "{n} pages contain no text, and OCR was not run on them.": "{n} 页没有文字，且未做 OCR。",
+  "The letters of some pages can't be read: their fonts don't say what they show. Turn on OCR.":
+    "部分页面的文字无法读取：其字体未说明所显示的字符。请开启 OCR。",
   "The text that OCR recognised on {n} pages is probably wrong.": "OCR 在 {n} 页上识别的文字可能有误。",
   "{n} embedded documents were skipped.": "跳过了 {n} 个嵌入的文档。",
   "The file is damaged. Only the readable part was indexed.": "文件已损坏，仅索引了可读取的部分。",
