@@ -106,18 +106,14 @@ def _mark_headings(lines: Sequence[TextLine], profile: PdfProfile) -> None:
 
 
 def _may_be_heading(line: TextLine, profile: PdfProfile) -> bool:
-    text = line.text
-    if (
-        line.has_gaps
-        or len(text) > _MAX_HEADING_LENGTH
-        or sum(letter.isalpha() for letter in text) < 2
-        or profile.body_size <= 0
-    ):
-        return False
-    if line.size >= HEADING_RATIO * profile.body_size:
-        return not _BULLET.match(text)
+    is_large = line.size >= HEADING_RATIO * profile.body_size
     stands_out = line.is_bold and not profile.is_body_bold and line.size >= 0.95 * profile.body_size
-    return stands_out and not _BULLET.match(text)
+    if profile.body_size <= 0 or line.has_gaps or not (is_large or stands_out):  # most lines
+        return False
+    text = line.text
+    if len(text) > _MAX_HEADING_LENGTH or sum(letter.isalpha() for letter in text) < 2:
+        return False
+    return not _BULLET.match(text)
 
 
 def _continues(above: TextLine, below: TextLine, spacing: float) -> bool:

@@ -11,6 +11,7 @@ from gristmill.readers.libraries import pdfium_c
 
 _BOLD_NAME = re.compile(r"bold|black|heavy|semibold|demi|-bd\b", re.IGNORECASE)
 _BOLD_WEIGHT = 600
+_EDGES = tuple(ctypes.c_double() for _ in range(4))  # that PDFium writes into: used again for every letter
 _ASCENT, _DESCENT = 0.72, 0.2  # of a typical font, by its size
 
 
@@ -74,7 +75,7 @@ def read_lines(textpage: Any, fonts: FontCache) -> list[TextLine]:
     lines: list[TextLine] = []
     page_text = mend_letters(textpage, textpage.get_text_range(0, count))
     fonts.compounds |= compounds_in(page_text)
-    is_wide = any(letter > "\uffff" for letter in page_text)  # of two units each, as PDFium counts
+    is_wide = max(page_text, default="") > "\uffff"  # of two units each, as PDFium counts
     index = 0
     for raw in page_text.split("\r\n"):
         text = fold_ligatures(join_hyphens(raw, fonts.compounds).replace("\ufffe", "").strip())
@@ -91,7 +92,7 @@ def read_lines(textpage: Any, fonts: FontCache) -> list[TextLine]:
 
 def letter_box(textpage: Any, index: int) -> tuple[float, float, float, float] | None:
     """Left, right, bottom and top of the letter at `index`."""
-    left, right, bottom, top = (ctypes.c_double() for _ in range(4))
+    left, right, bottom, top = _EDGES
     if not pdfium_c.FPDFText_GetCharBox(textpage, index, left, right, bottom, top):
         return None
     return left.value, right.value, bottom.value, top.value
@@ -125,7 +126,7 @@ def _measure_line(textpage: Any, fonts: FontCache, text: str, start: int, end: i
 
 
 def _baseline(textpage: Any, index: int, bottom: float) -> float:
-    across, up = ctypes.c_double(), ctypes.c_double()
+    across, up = _EDGES[:2]
     return up.value if pdfium_c.FPDFText_GetCharOrigin(textpage, index, across, up) else bottom
 
 

@@ -11,7 +11,8 @@ const DESCRIPTIONS = {
   ocr_used: (value) => t("The text of {n} pages was recognised by OCR.", { n: Number(value) }),
   ocr_skipped: (value) => t("{n} pages contain no text, and OCR was not run on them.", { n: Number(value) }),
   ocr_doubtful: (value) => t("The text that OCR recognised on {n} pages is probably wrong.", { n: Number(value) }),
-  unreadable_text: () => t("The letters of some pages can't be read: their fonts don't say what they show. Turn on OCR."),
+  unreadable_text: () =>
+    t("The letters of some pages can't be read: their fonts don't say what they show. Turn on OCR."),
   embedded_left_out: (value) => t("{n} embedded documents were skipped.", { n: Number(value) }),
   damaged: () => t("The file is damaged. Only the readable part was indexed."),
   partial_text: () => t("Part of its text could not be read."),
