@@ -15,6 +15,7 @@
     move_index        base              base     unlimited   base                      normal
     swap_embedder     base              base     10          base                      bulk
     index_title       item              base     10          item                      normal
+    preview_chunks    item, chunking    base     3           item and chunking         interactive
     move_items        bases, roots      base     10          bases and roots           normal
     remove_chunk_set  base, set         base     unlimited   set                       bulk
     deliver_events    webhook           its own  unlimited   webhook                   normal, in a pool of its own
@@ -181,6 +182,23 @@ class IndexTitle(Work):
     def subject(self) -> UUID:
         """The item."""
         return self.item_id
+
+
+@dataclass(frozen=True)
+class PreviewChunks(Work):
+    """Chunk the beginning of a document in another way, and report the chunks. Nothing of the document changes."""
+
+    kind = "preview_chunks"
+    attempts = 3
+    priority = Priority.INTERACTIVE
+
+    item_id: ItemId
+    max_tokens: int | None = None
+    overlap_tokens: int | None = None
+
+    def key(self) -> str:
+        """One job per item and way of chunking."""
+        return f"item:{self.item_id}:preview:{self.max_tokens}:{self.overlap_tokens}"
 
 
 @dataclass(frozen=True)

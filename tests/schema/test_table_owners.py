@@ -41,6 +41,7 @@ OWNERS = {
     "search": {
         "asked_question",
         "chunk",
+        "chunk_mark",
         "deleted_chunk",
         "saved_search",
         "index_language",

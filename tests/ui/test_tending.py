@@ -147,3 +147,33 @@ def test_items_are_tended_on_a_phone_in_chinese(browser: Browser, ui_url: str, a
         page.get_by_role("menuitem", name="大小").click()
         expect(page).to_have_url(re.compile("sort=-size"))
         assert tabs.errors == []
+
+
+def test_chunks_are_marked_previewed_and_shared_with_a_group(page: Page, ui_url: str, api: ApiHelper) -> None:
+    """A disabled chunk leaves the hits, a preview shows smaller chunks, and the access list of the base is edited; axe finds nothing."""
+    base = api.create_base("Marked")
+    (item,) = api.add_notes(base, "Rye " + " ".join(f"stone {n} turns." for n in range(60)))
+    page.goto(f"{ui_url}/b/{base}/i/{item}")
+    chunk = page.locator(".chunk").first
+    chunk.get_by_role("button", name="More").click()
+    page.get_by_role("menuitem", name="Disable: never answers").click()
+    expect(chunk).to_contain_text("Disabled")
+    assert violations(page) == []
+    hits = api.http.post(f"/api/knowledge-bases/{base}/search", json={"query": "rye"}).json()["hits"]
+    assert all("Rye" not in hit["text"] for hit in hits)
+    page.goto(f"{ui_url}/b/{base}/settings")
+    page.get_by_label("Maximum chunk size, in tokens").fill("32")
+    page.get_by_role("button", name="Preview").click()
+    dialog = page.get_by_role("dialog", name="Preview of chunking")
+    expect(dialog.get_by_role("status")).to_contain_text("chunks of at most 32 tokens")
+    expect(dialog.locator(".chunk").nth(2)).to_be_visible()
+    assert violations(page) == []
+    page.keyboard.press("Escape")
+    page.get_by_label("Certain people, teams and groups").check()
+    page.get_by_label("People, teams and groups", exact=True).fill("ann@x.org\ngroup:millers")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Saved")).to_be_visible()
+    assert api.http.get(f"/api/knowledge-bases/{base}").json()["acl"] == [
+        "user_email:ann@x.org",
+        "group:millers",
+    ]

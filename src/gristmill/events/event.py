@@ -158,7 +158,7 @@ class ItemsRemoved(Event):
 
 @dataclass(frozen=True)
 class ItemsChanged(Event):
-    """People changed what they say of items: `changes` names it (title, tags, metadata, acl, parent)."""
+    """People changed what they say of items: `changes` names it (title, tags, metadata, acl, parent, chunks)."""
 
     item_ids: tuple[ItemId, ...]
     changes: tuple[str, ...]

@@ -27,10 +27,11 @@ from gristmill.ingest.build_chunk_set import ChunkSetBuilder
 from gristmill.ingest.index_title import TitleIndexer
 from gristmill.ingest.offload import CpuOffload
 from gristmill.ingest.open import embedder_of, recipe_of
+from gristmill.ingest.preview_chunks import ChunkPreviewer
 from gristmill.jobs import Done, Handler, Job, Outcome, Snooze
 from gristmill.operations.move import is_worked_on
 from gristmill.search import renumber
-from gristmill.work import IndexTitle, MoveItems
+from gristmill.work import IndexTitle, MoveItems, PreviewChunks
 
 RUN_SECONDS = 10.0  # after which the job lets others run
 _RECHECK_DELAY = timedelta(seconds=1)
@@ -54,6 +55,7 @@ def tending_handlers(db: Database, embedders: Embedders, offload: CpuOffload) ->
     return {
         IndexTitle.kind: Handler(TitleIndexer(db, offload).run),
         MoveItems.kind: Handler(mover.run, mover.record_failure),
+        PreviewChunks.kind: Handler(ChunkPreviewer(db, embedders, offload).run),
     }
 
 

@@ -8,6 +8,7 @@ from gristmill.search.asked_questions import (
     list_questions,
 )
 from gristmill.search.binary_copy import Chunk
+from gristmill.search.chunk_marks import ChunkMark, set_mark
 from gristmill.search.conditions import Comparison, Condition, ConditionGroup
 from gristmill.search.model import (
     Hit,
@@ -29,6 +30,7 @@ from gristmill.search.why_not import Reason, WhyNot, explain_missing
 __all__ = [
     "AskedQuestion",
     "Chunk",
+    "ChunkMark",
     "ChunkRow",
     "Comparison",
     "Condition",
@@ -55,4 +57,5 @@ __all__ = [
     "list_chunks",
     "list_questions",
     "passage_boxes",
+    "set_mark",
 ]

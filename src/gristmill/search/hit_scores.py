@@ -123,6 +123,12 @@ def with_coverage(explanation: HitExplanation | None, evidence: Evidence) -> Hit
     return None if explanation is None else replace(explanation, coverage=evidence.coverage)
 
 
+def with_pinned_first(hits: Sequence[Hit]) -> list[Hit]:
+    """Pinned hits that fit the query, then the others."""
+    first = [hit for hit in hits if hit.is_pinned and hit.fits]
+    return [*first, *(hit for hit in hits if not (hit.is_pinned and hit.fits))] if first else list(hits)
+
+
 def lowest_score(targets: Sequence[Target], request: SearchRequest, hit: Hit) -> float:
     """The lowest score of a hit that is returned."""
     if request.min_score is not None:

@@ -116,7 +116,8 @@ select t.item_id
 -- The visible ones of these chunks, with their items.
 with candidate as materialized (
     select c.id, c.no, c.item_id, c.version
-      from chunk c where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[])),
+      from chunk c where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[])
+       and not exists (select from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash and m.mark = 'disabled')),
 searchable as materialized (
     select i.id, i.live_version
       from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
@@ -134,6 +135,7 @@ select c.no, c.item_id, i.index_title as title, c.headings, c.text
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
   join chunk c on c.set_id = %(set)s and c.item_id = i.id and c.version = i.live_version
  where i.id = any (%(items)s::uuid[])
+   and not exists (select from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash and m.mark = 'disabled')
  order by c.no limit %(limit)s;
 
 -- name: existing_numbers

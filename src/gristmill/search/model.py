@@ -101,6 +101,7 @@ class Hit:
     explanation: HitExplanation | None = None
     duplicates: list[UUID] = field(default_factory=list[UUID])
     boxes: list[PageBox] = field(default_factory=list[PageBox])  # where it stands on its pages
+    is_pinned: bool = False  # people pinned it: it comes first where it fits
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,8 @@ select distinct item_id from left_over;
 -- name: list_chunks
 -- The live chunks of an item and of everything below it that the viewer can see, in order, after a cursor.
 select c.id, c.item_id, i.base_id, c.version, c.index, c.no, c.text, c.start, c."end", c.page, c.headings,
-       i.title, i.index_title, i.type, i.source, i.metadata
+       i.title, i.index_title, i.type, i.source, i.metadata,
+       (select m.mark from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash) as mark
   from item_subtree(array[%(item)s::uuid]) s
   join item i on i.id = s.id and i.status <> 'deleting'
   join base b on b.id = i.base_id left join item o on o.id = i.acl_from
@@ -175,6 +176,7 @@ select c.id, c.no, 1 - (c.embedding <=> %(vector)s::halfvec) as score
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
     on i.id = c.item_id and i.live_version = c.version
  where c.set_id = %(set)s
+   and not exists (select from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash and m.mark = 'disabled')
  order by c.embedding <=> %(vector)s::halfvec, c.no
  limit %(limit)s;
 
@@ -186,6 +188,7 @@ select c.id, c.no, 1 - (c.embedding <=> %(vector)s::halfvec) as score
                      %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
   join chunk c on c.set_id = %(set)s and c.item_id = i.id and c.version = i.live_version
  where i.id = any (%(items)s::uuid[])
+   and not exists (select from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash and m.mark = 'disabled')
  order by c.embedding <=> %(vector)s::halfvec, c.no
  limit %(limit)s;
 
@@ -195,7 +198,8 @@ select c.id, c.no, 1 - (c.embedding <=> %(vector)s::halfvec) as score
 -- which are missing right after a large base was written.
 with candidate as materialized (
     select c.id, c.no, c.item_id, c.version, 1 - (c.embedding <=> %(vector)s::halfvec) as score
-      from chunk c where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[])),
+      from chunk c where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[])
+       and not exists (select from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash and m.mark = 'disabled')),
 searchable as materialized (
     select i.id, i.live_version
       from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
@@ -211,7 +215,8 @@ select c.id, c.no, c.score, count(*) over ()::int as visible
 -- The visible ones of these chunks.
 with candidate as materialized (
     select c.id, c.no, c.item_id, c.version
-      from chunk c where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[])),
+      from chunk c where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[])
+       and not exists (select from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash and m.mark = 'disabled')),
 searchable as materialized (
     select i.id, i.live_version
       from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
@@ -230,8 +235,9 @@ select c.no, c.item_id, i.index_title as title, c.headings, c.text
 -- name: visible_chunks
 -- The visible ones of these chunks, with the columns that hits show.
 with candidate as materialized (
-    select c.id, c.item_id, c.version, c.index, c.no, c.text, c.start, c."end", c.page, c.headings
-      from chunk c where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[])),
+    select c.id, c.item_id, c.version, c.index, c.no, c.text, c.text_hash, c.start, c."end", c.page, c.headings
+      from chunk c where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[])
+       and not exists (select from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash and m.mark = 'disabled')),
 searchable as materialized (
     select i.id, i.live_version, i.title, i.index_title, i.type, i.source, i.metadata
       from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
@@ -239,7 +245,8 @@ searchable as materialized (
                          %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
      where i.id = any (array(select c.item_id from candidate c)))
 select c.id, c.item_id, %(base)s::uuid as base_id, c.version, c.index, c.no, c.text, c.start, c."end", c.page, c.headings,
-       i.title, i.index_title, i.type, i.source, i.metadata
+       i.title, i.index_title, i.type, i.source, i.metadata,
+       (select m.mark from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash) as mark
   from candidate c join searchable i on i.id = c.item_id and i.live_version = c.version;
 
 -- name: neighbour_texts
@@ -247,7 +254,8 @@ select c.id, c.item_id, %(base)s::uuid as base_id, c.version, c.index, c.no, c.t
 select n.item_id, n.index, n.text
   from unnest(%(items)s::uuid[], %(versions)s::int[], %(indexes)s::int[]) m(item_id, version, index)
   join chunk n on n.set_id = %(set)s and n.item_id = m.item_id and n.version = m.version
-              and n.index between m.index - %(width)s::int and m.index + %(width)s::int;
+              and n.index between m.index - %(width)s::int and m.index + %(width)s::int
+ where not exists (select from chunk_mark k where k.item_id = n.item_id and k.text_hash = n.text_hash and k.mark = 'disabled');
 
 -- name: passage_boxes
 -- Where passages of live versions stand, if the viewer can see them: of each part that holds characters of one, its page and boxes.

@@ -12,9 +12,9 @@ from uuid import UUID
 
 from gristmill.catalog import IndexKind
 from gristmill.db import Database, Tx
-from gristmill.embedding import Embedder, TextRefused
-from gristmill.errors import Invalid, Permanent, Transient
+from gristmill.embedding import Embedder
 from gristmill.search import collapse, fuse, relevance, rerank, store
+from gristmill.search.chunk_marks import pinned_numbers
 from gristmill.search.corrections import corrections_in_hits
 from gristmill.search.explain import KeywordExplanation
 from gristmill.search.highlight import highlight_ranges
@@ -29,6 +29,7 @@ from gristmill.search.hit_scores import (
     script_of,
     weigh_languages,
     with_coverage,
+    with_pinned_first,
 )
 from gristmill.search.index.embedded import EmbeddedSearch
 from gristmill.search.index.engine_indexes import NO_ENGINE, EngineIndexes
@@ -43,6 +44,7 @@ from gristmill.search.leg_weights import (
 )
 from gristmill.search.model import Hit, HitContext, HitExplanation, SearchAnswer, SearchRequest, Target
 from gristmill.search.passage_boxes import add_boxes
+from gristmill.search.query_embedding import check_embedder, embed_query
 from gristmill.search.query_syntax import required_phrases, without_syntax
 from gristmill.search.rerank import Reranker
 from gristmill.search.selectivity import measure_selectivity
@@ -90,7 +92,7 @@ class Searcher:
         fused = fuse.fuse([result.legs for result in results])
         loaded = await self._load_hits(targets, request, fused)
         loaded = await self._rerank(request, loaded)
-        hits = await self._to_hits(targets, request, results, loaded)
+        hits = with_pinned_first(await self._to_hits(targets, request, results, loaded))
         best_score = max((hit.score for hit in hits), default=None)
         hits = [hit for hit in hits[: request.limit] if hit.score >= lowest_score(targets, request, hit)]
         if request.boxes:
@@ -110,7 +112,7 @@ class Searcher:
     async def search_base(self, target: Target, request: SearchRequest) -> BaseResults:
         """Search one base by keyword and by vector."""
         base, embedder, base_search = target.base, target.embedder, self._searches[target.base.index_kind]
-        _check_embedder(target)
+        check_embedder(target)
         limit = max(CANDIDATES_PER_LEG, request.limit)
         async with store.read_transaction(self._db) as tx:
             selectivity = await measure_selectivity(tx, base.id, request.scope)
@@ -170,7 +172,7 @@ class Searcher:
         key = (embedder.identity, without_syntax(query))
         vector = self._query_vectors.get(key)
         if vector is None:
-            vector = await _embed_query(embedder, key[1])
+            vector = await embed_query(embedder, key[1])
             self._query_vectors[key] = vector
             while len(self._query_vectors) > _MAX_CACHED_QUERY_VECTORS:
                 self._query_vectors.popitem(last=False)
@@ -194,7 +196,28 @@ class Searcher:
             rows = await self._load_rows(targets, request, batch)
             loaded += [LoadedHit(hit, rows[hit.no]) for hit in batch if hit.no in rows]
             offset += len(batch)
-        return loaded[:depth]
+        return loaded[:depth] + await self._load_pinned(targets, request, fused, loaded[:depth])
+
+    async def _load_pinned(
+        self,
+        targets: Sequence[Target],
+        request: SearchRequest,
+        fused: Sequence[fuse.FusedHit],
+        loaded: Sequence[LoadedHit],
+    ) -> list[LoadedHit]:
+        """Pinned candidates that rank below the loaded ones."""
+        known = {hit.fused.no for hit in loaded}
+        left = [hit for hit in fused if hit.no not in known]
+        pinned: set[int] = set()
+        async with store.read_transaction(self._db) as tx:
+            for index, target in enumerate(targets):
+                if nos := [hit.no for hit in left if hit.target_index == index]:
+                    pinned |= await pinned_numbers(tx, target.base.chunk_set, nos)
+        if not pinned:
+            return []
+        batch = [hit for hit in left if hit.no in pinned]
+        rows = await self._load_rows(targets, request, batch)
+        return [LoadedHit(hit, rows[hit.no]) for hit in batch if hit.no in rows]
 
     async def _load_rows(
         self, targets: Sequence[Target], request: SearchRequest, batch: Sequence[fuse.FusedHit]
@@ -228,7 +251,9 @@ class Searcher:
             await asyncio.to_thread(collapse.duplicate_groups, [hit.row.text for hit in loaded])
             if request.collapse
             else [[position] for position in range(len(loaded))]
-        )[: max(request.limit, relevance.LEADING_HITS)]
+        )
+        width = max(request.limit, relevance.LEADING_HITS)
+        groups = groups[:width] + [group for group in groups[width:] if loaded[group[0]].row.mark == "pinned"]
         chosen = [loaded[group[0]] for group in groups]
         neighbours = await self._load_neighbours(targets, request, chosen)
         explanations = await self._explain(request, results, chosen)
@@ -284,30 +309,8 @@ class Searcher:
         return neighbours
 
 
-async def _embed_query(embedder: Embedder, query: str) -> store.Vector:
-    """A query that the embedder refuses is the caller's to change; any other error is the embedder's, not theirs."""
-    try:
-        return await embedder.embed_query(query)
-    except TextRefused:
-        raise
-    except Permanent as error:
-        if not error.code.startswith("embedder_"):
-            raise
-        message = f"{error.message} Search with mode `text` until it is mended."
-        raise Transient(message, code=error.code) from error
-
-
 def _has_text_hits(results: Sequence[BaseResults]) -> bool:
     return any(result.keyword.candidates for result in results)
-
-
-def _check_embedder(target: Target) -> None:
-    if target.embedder is not None and target.embedder.identity != target.base.embedder_identity:
-        raise Invalid(
-            f"The embedder {target.base.embedder!r} has changed since this base was indexed, so its vectors can't be "
-            "compared. Search with mode `text`, or restore the embedder's settings.",
-            code="embedder_changed",
-        )
 
 
 async def _vector_weight(
@@ -377,6 +380,7 @@ def _hit(
         context=context,
         explanation=explanation,
         duplicates=duplicates,
+        is_pinned=row.mark == "pinned",
     )
 
 

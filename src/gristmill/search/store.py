@@ -335,6 +335,7 @@ class ChunkRow:
     type: str
     source: dict[str, Any]
     metadata: dict[str, Any]
+    mark: str | None = None  # disabled or pinned
 
 
 async def visible_chunks(tx: Tx, base: Base, scope: Scope, nos: Sequence[int]) -> dict[int, ChunkRow]:

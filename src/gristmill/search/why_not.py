@@ -14,6 +14,7 @@ from uuid import UUID
 from gristmill.catalog import ADMIN, Item, ItemStatus
 from gristmill.db import Database, Tx
 from gristmill.search import store
+from gristmill.search.chunk_marks import count_disabled
 from gristmill.search.explain import TermContribution
 from gristmill.search.index.port import KeywordAnswer
 from gristmill.search.literals import vector_literal
@@ -70,6 +71,10 @@ async def explain_missing(
         acl = await _effective_acl(tx, item.id)
         nos = await _chunk_numbers_of_item(tx, target.base.chunk_set, item.id)
         visibility = await _visibility_reasons(tx, request, item, acl)
+        disabled = await count_disabled(tx, target.base.chunk_set, item.id)
+    if disabled:
+        message = f"{disabled} of its {len(nos)} chunks are disabled, and never answer. Enable them on the page of the item."
+        visibility.append(Reason("disabled_chunks", message))
     reasons = [*_state_reasons(item), *visibility, *_score_reasons(target.base.min_score, hits, item)]
     # Its rank if the item were visible and no filter applied.
     unrestricted = await searcher.search_base(target, replace(deep_request, viewer=ADMIN, filters=NO_FILTERS))

@@ -27,6 +27,16 @@ create table chunk (
 create index chunk_text on chunk (set_id, text_hash);
 create unique index chunk_number on chunk (set_id, no);
 
+-- owner: search
+-- What people decided about a text of an item: its chunks never answer, or come first where they fit a query.
+create table chunk_mark (
+    item_id         uuid not null references item on delete cascade,
+    text_hash       uuid not null,              -- as that of the chunk: a new version with the same text has the mark too
+    mark            text not null check (mark in ('disabled', 'pinned')),
+    created_at      timestamptz not null default clock_now(),
+    primary key (item_id, text_hash)
+);
+
 create sequence segment_id;
 
 -- owner: search

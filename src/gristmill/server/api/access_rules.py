@@ -103,6 +103,8 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("DELETE", "/api/knowledge-items/{item_id}"): _EDITOR,
     ("POST", "/api/knowledge-items/{item_id}/reprocess"): _EDITOR,
     ("GET", "/api/knowledge-items/{item_id}/chunks"): _ACL_FILTERED,
+    ("PATCH", "/api/knowledge-items/{item_id}/chunks/{chunk_id}"): _EDITOR,
+    ("POST", "/api/knowledge-items/{item_id}/chunks/preview"): _ADMIN,
     ("GET", "/api/knowledge-items/{item_id}/assets"): _ACL_FILTERED,
     ("GET", "/api/knowledge-items/{item_id}/assets/{asset_hash}"): _ACL_FILTERED,
     ("POST", "/api/knowledge-items/{item_id}/assets/analyse"): _EDITOR,

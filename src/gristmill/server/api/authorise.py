@@ -213,6 +213,7 @@ PATH_PARAMETER_CHECKS: Mapping[str, Callable[[Tx, Caller, str], Awaitable[None]]
     "batch_id": _check_nothing,
     "event_id": _check_nothing,
     "asset_hash": _check_nothing,
+    "chunk_id": _check_nothing,
     "user_id": _check_nothing,
     "embedder_name": _check_nothing,
     "search_id": _check_nothing,

@@ -32,6 +32,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
     404: (
         "asset_not_found",
         "base_not_found",
+        "chunk_not_found",
         "connector_not_found",
         "embedder_not_found",
         "item_not_found",

@@ -1,14 +1,19 @@
-"""`/api/knowledge-bases/{id}/items/move`, `/items/tag` and `/tags`: what people change about many items at once."""
+"""`/api/knowledge-bases/{id}/items/move`, `/items/tag` and `/tags`, and marks of chunks: what people decide about items."""
+
+from uuid import UUID
 
 from gristmill import catalog
 from gristmill.catalog import BaseId, ItemId, TagCount
 from gristmill.operations import guards, move, tag
+from gristmill.operations import mark_chunk as mark_chunk_op
+from gristmill.operations import preview_chunks as preview_op
 from gristmill.server.api.authorise import check_sees_whole_base
-from gristmill.server.api.context import CurrentCaller, CurrentContext, CurrentViewer, PathBase
+from gristmill.server.api.context import CurrentCaller, CurrentContext, CurrentViewer, PathBase, PathItem
 from gristmill.server.api.router import ApiRouter
-from gristmill.server.api.schemas.items import AcceptedOut
+from gristmill.server.api.schemas.bases import Chunking
+from gristmill.server.api.schemas.items import AcceptedOut, ChangedChunk, ChunkOut
 from gristmill.server.api.schemas.new_items import MovedSelection, TaggedSelection
-from gristmill.server.api.schemas.tending import TaggedOut, TagOut, TagsOut
+from gristmill.server.api.schemas.tending import JobAccepted, TaggedOut, TagOut, TagsOut
 from gristmill.server.api.selections import id_batches
 
 router = ApiRouter("/api", tag="items")
@@ -46,6 +51,31 @@ async def tag_items(base_id: PathBase, body: TaggedSelection, context: CurrentCo
     for item_ids in await id_batches(context.db, base_id, body):
         changed += await tag.tag(context.db, base_id, item_ids, body.add, body.remove)
     return TaggedOut(item_ids=list(changed))
+
+
+@router.patch("/knowledge-items/{item_id}/chunks/{chunk_id}")
+async def mark_chunk(
+    item_id: PathItem, chunk_id: UUID, body: ChangedChunk, context: CurrentContext
+) -> ChunkOut:
+    """Disable or pin a chunk, or neither. A disabled chunk never answers; a pinned one comes first in searches that it fits. The mark
+    belongs to the chunk's text: it survives a reindex as long as the text is the same."""
+    async with context.db.connection() as tx:
+        item = await guards.require_item(tx, item_id)
+    return ChunkOut.of(await mark_chunk_op.mark_chunk(context.db, item.base_id, item.id, chunk_id, body.mark))
+
+
+@router.post("/knowledge-items/{item_id}/chunks/preview", status_code=202)
+async def preview_chunks(item_id: PathItem, body: Chunking, context: CurrentContext) -> JobAccepted:
+    """Chunk the beginning of a document in another way, to look at the chunks before the base is changed. The result of the job is the
+    preview; nothing of the document changes."""
+    async with context.db.connection() as tx:
+        item = await guards.require_item(tx, item_id)
+        base = await guards.require_base(tx, item.base_id)
+        embedder = await context.embedders.find(tx, base.embedder, base.org_id)
+    job_id = await preview_op.preview_chunks(
+        context.db, item.id, embedder, body.max_tokens, body.overlap_tokens
+    )
+    return JobAccepted(job_id=job_id)
 
 
 @router.get("/knowledge-bases/{base_id}/tags")

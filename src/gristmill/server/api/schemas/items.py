@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Self
+from typing import Self, cast
 from uuid import UUID
 
 from gristmill import catalog
@@ -11,7 +11,7 @@ from gristmill.errors import GristmillError
 from gristmill.operations import add, delete
 from gristmill.operations.source_factory import ADDED_LOCALLY
 from gristmill.readers.text_boxes import PageBox
-from gristmill.search import ChunkRow
+from gristmill.search import ChunkMark, ChunkRow
 from gristmill.server.api.schemas.common import (
     Acl,
     ApiModel,
@@ -170,9 +170,16 @@ class ReindexOut(AcceptedOut):
     failed: list[RefusedItem]
 
 
+class ChangedChunk(RequestModel):
+    """What becomes of a chunk: `disabled`, `pinned`, or neither with null."""
+
+    mark: ChunkMark | None
+
+
 class ChunkOut(ApiModel):
     """A chunk of an item's content; `start` and `end` are character offsets into that content. `boxes` are where it stands on
-    its pages; null unless they were requested."""
+    its pages; null unless they were requested. A chunk that is `disabled` never answers, one that is `pinned` comes first where it
+    fits."""
 
     id: UUID
     item_id: UUID
@@ -183,6 +190,7 @@ class ChunkOut(ApiModel):
     page: int | None
     boxes: list[BoxOut] | None
     headings: list[str]
+    mark: ChunkMark | None
     metadata: JsonObject
 
     @classmethod
@@ -198,5 +206,6 @@ class ChunkOut(ApiModel):
             page=chunk.page,
             boxes=None if boxes is None else [BoxOut.of(box) for box in boxes],
             headings=chunk.headings,
+            mark=cast(ChunkMark | None, chunk.mark),
             metadata={"title": chunk.title, "version": chunk.version},
         )

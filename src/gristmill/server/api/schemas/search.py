@@ -192,6 +192,7 @@ class HitOut(ApiModel):
     context: ContextOut | None
     explain: ExplanationOut | None
     duplicates: list[UUID]
+    pinned: bool
 
     @classmethod
     def of(cls, hit: search.Hit) -> Self:
@@ -221,6 +222,7 @@ class HitOut(ApiModel):
             context=ContextOut(before=hit.context.before, after=hit.context.after) if hit.context else None,
             explain=ExplanationOut.of(hit.explanation) if hit.explanation else None,
             duplicates=hit.duplicates,
+            pinned=hit.is_pinned,
         )
 
 

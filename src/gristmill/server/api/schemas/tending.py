@@ -5,6 +5,12 @@ from uuid import UUID
 from gristmill.server.api.schemas.common import ApiModel
 
 
+class JobAccepted(ApiModel):
+    """The job whose `result` is what was asked for."""
+
+    job_id: UUID
+
+
 class TagOut(ApiModel):
     """A tag, and how many items have it."""
 

@@ -20,6 +20,11 @@ export const messages = {
     one: "{n} item is read, chunked and embedded again. Until that is done, search uses what is there now.",
     other: "{n} items are read, chunked and embedded again. Until that is done, search uses what is there now.",
   },
+  "{n} chunks of at most {size} tokens; now {now}.": {
+    one: "{n} chunk of at most {size} tokens; now {now}.",
+    other: "{n} chunks of at most {size} tokens; now {now}.",
+  },
+  "{n} tokens": { one: "{n} token", other: "{n} tokens" },
   "Reindex {n} items?": { one: "Reindex {n} item?", other: "Reindex {n} items?" },
   "Move {n} items": { one: "Move {n} item", other: "Move {n} items" },
   "Moved {n} items": { one: "Moved {n} item", other: "Moved {n} items" },

@@ -11,6 +11,7 @@ import { setPageTitle } from "../components/status.js";
 import { showError, toast } from "../components/toast.js";
 import { go } from "../router.js";
 import { embedderField } from "./base/embedder.js";
+import { aclFrom, sharingFields } from "./base/sharing.js";
 
 /** @import { ApiError } from "../api.js" */
 /** @import { Base } from "../bases.js" */
@@ -56,6 +57,7 @@ function changesFrom(form, base) {
     name: String(form.get("name")),
     ...(maxTokens === base.chunking.maxTokens ? {} : { chunking: { maxTokens } }),
     onRestart: String(form.get("onRestart")),
+    acl: aclFrom(form),
     settings: {
       ignore: String(form.get("ignore")).split(/\s*\n\s*/).filter(Boolean),
       includeHidden: form.get("includeHidden") === "on",
@@ -92,7 +94,9 @@ function settingsForm(base, etag, loaded) {
   };
   return html`
     <form class="settings" @submit=${submit}>
-      ${generalFields(base, loaded)}${chunkingFields(base)}${documentFields(base)}${folderFields(base)}${searchFields(
+      ${generalFields(base, loaded)}${sharingFields(base)}${chunkingFields(base)}${documentFields(base)}${folderFields(
+        base,
+      )}${searchFields(
         base,
       )}
       <p class="bad" role="alert">${() => errorText.value}</p>
@@ -158,6 +162,11 @@ function generalFields(base, loaded) {
 /** @param {Base} base */
 function chunkingFields(base) {
   const maxTokens = String(base.chunking.maxTokens ?? "");
+  const preview = async (/** @type {Event} */ event) => {
+    const { form } = /** @type {HTMLButtonElement} */ (event.currentTarget);
+    const size = Number(new FormData(/** @type {HTMLFormElement} */ (form)).get("maxTokens")) || null;
+    (await import("./base/chunk-preview.js")).openChunkPreview(base.id, size);
+  };
   return html`
     <fieldset>
       <legend>${t("Chunking")}</legend>
@@ -169,6 +178,7 @@ function chunkingFields(base) {
           ${t("Applies to content indexed from now on. Reindex the base to apply it to everything.")}
         </span>
       </label>
+      ${button(t("Preview"), preview, { icon: "search", small: true })}
     </fieldset>
   `;
 }

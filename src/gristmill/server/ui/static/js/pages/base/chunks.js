@@ -6,7 +6,9 @@ import { computed, effect, html, signal } from "../../core.js";
 import { t } from "../../i18n.js";
 import { live } from "../../live.js";
 import { button } from "../../components/button.js";
+import { kebab } from "../../components/menu.js";
 import { emptyState } from "../../components/status.js";
+import { showError } from "../../components/toast.js";
 import { setQuery } from "../../router.js";
 
 /** @import { LiveRoute } from "../../router.js" */
@@ -16,14 +18,14 @@ const MAX_PAGES = 25; // loaded at most to find the chunk that the URL names
 
 /**
  * @typedef {{id: string, itemId: string, index: number, text: string, start: number, end: number, page: number | null,
- *   headings: string[]}} Chunk
+ *   headings: string[], mark: "disabled" | "pinned" | null}} Chunk
  */
 
 /** @type {Record<string, number>} */
 const STEPS = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 };
 
-/** @param {string} id @param {LiveRoute} route */
-export function chunksTab(id, route) {
+/** @param {string} id @param {LiveRoute} route @param {boolean} [canChange] */
+export function chunksTab(id, route, canChange = false) {
   const chunks = signal(/** @type {Chunk[]} */ ([]));
   const cursor = signal(/** @type {string | null} */ (null));
   const errorText = signal("");
@@ -67,7 +69,22 @@ export function chunksTab(id, route) {
     setQuery({ chunk: next.id });
   };
   const row = (/** @type {Chunk} */ chunk) =>
-    chunkRow(chunk, () => isCurrent(chunk), (element) => elements.set(chunk.id, element));
+    chunkRow(
+      chunk,
+      () => isCurrent(chunk),
+      (element) => elements.set(chunk.id, element),
+      canChange ? (mark) => setMark(chunk, mark) : null,
+    );
+  const setMark = async (/** @type {Chunk} */ chunk, /** @type {Chunk["mark"]} */ mark) => {
+    try {
+      const { text } = await api.patch(`/knowledge-items/${chunk.itemId}/chunks/${chunk.id}`, { mark });
+      chunks.value = chunks.peek().map((other) =>
+        other.itemId === chunk.itemId && other.text === text ? { ...other, mark } : other
+      );
+    } catch (error) {
+      showError(error);
+    }
+  };
   const content = () => {
     if (errorText.value) return emptyState("file", t("No chunks to show"), errorText.value);
     return html`<ol class="chunk-rows">${chunks.value.map(row)}</ol>`;
@@ -80,18 +97,37 @@ export function chunksTab(id, route) {
   return html`<div class="chunks-list" @keydown=${move}>${content}${footer}</div>`;
 }
 
-/** @param {Chunk} chunk @param {() => boolean} isCurrent @param {(element: HTMLElement) => void} ref */
-function chunkRow(chunk, isCurrent, ref) {
+/** @param {Chunk} chunk @param {(mark: Chunk["mark"]) => void} setMark */
+function markMenu({ mark }, setMark) {
+  return kebab(t("More"), () => [
+    mark === "pinned"
+      ? { label: t("Unpin"), icon: "pin", onselect: () => setMark(null) }
+      : { label: t("Pin: first where it fits"), icon: "pin", onselect: () => setMark("pinned") },
+    mark === "disabled"
+      ? { label: t("Enable"), icon: "check", onselect: () => setMark(null) }
+      : { label: t("Disable: never answers"), icon: "close", onselect: () => setMark("disabled") },
+  ]);
+}
+
+/**
+ * @param {Chunk} chunk @param {() => boolean} isCurrent @param {(element: HTMLElement) => void} ref
+ * @param {((mark: Chunk["mark"]) => void) | null} setMark
+ */
+function chunkRow(chunk, isCurrent, ref, setMark) {
+  const marks = { disabled: t("Disabled"), pinned: t("Pinned") };
+  const mark = chunk.mark ? html`<span class="tag">${marks[chunk.mark]}</span>` : null;
   const choose = () => setQuery({ chunk: chunk.id });
   const page = chunk.page === null ? "" : t("page {page}", { page: chunk.page });
   const size = t("{n} characters", { n: chunk.end - chunk.start });
   return html`
-    <li class="chunk ${() => (isCurrent() ? "current" : "")}" ref=${ref}>
+    <li class="chunk ${chunk.mark ?? ""} ${() => (isCurrent() ? "current" : "")}" ref=${ref}>
       <button type="button" class="chunk-head" aria-pressed="${() => String(isCurrent())}" @click=${choose}>
         <b>#${chunk.index + 1}</b>
         <span class="cut">${chunk.headings.join(" › ")}</span>
+        ${mark}
         <span class="dim">${[page, size].filter(Boolean).join(" · ")}</span>
       </button>
+      ${setMark ? markMenu(chunk, setMark) : null}
       <p>${chunk.text}</p>
     </li>
   `;

@@ -111,7 +111,7 @@ function itemBody(item, base, id, route, actions) {
     if (tab.value === "content") return contentTab(id);
     if (tab.value === "assets") return assetsTab(id, actions.canChange());
     if (tab.value === "timeline" && actions.canChange()) return timelineTab(id);
-    return chunksTab(id, route);
+    return chunksTab(id, route, actions.canChange());
   };
   return html`
     <div class="scroll pane-body" tabindex="0" role="region" aria-label="${() => item.value.title}">
