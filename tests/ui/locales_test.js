@@ -11,7 +11,7 @@ const common = { ...shared, ...tend };
 const chinese = { ...common, ...admin, ...find };
 /** Modules that are only loaded with the admin pages, which load `zh-admin.js` too. */
 const ADMIN = new RegExp(
-  "^(queue|connectors?|connector-(form|run)|events|webhooks|settings|general|models|embedder-form|keys|workers" +
+  "^(queue|connectors?|connector-(form|run)|events|webhooks|settings|general|models|embedder-form|keys|workers|audit|storage" +
     "|sign-in|cron|form|secret)\\.js$",
 );
 /** Modules that load `zh-find.js`, or are only loaded by those. */
@@ -73,7 +73,11 @@ Deno.test("translations use the same placeholders as their key", () => {
 Deno.test("English messages that count something have a singular", () => {
   const nouns = "items|chunks|files|pages|documents|characters|jobs|errors|results|attempts|deletions|images";
   const isCounting = new RegExp(`\\{\\w+\\} (?:\\w+ )?(?:${nouns})\\b`);
-  const alwaysMany = ["Show all {n} characters", "Only part of it was read: {part} pages."];
+  const alwaysMany = [
+    "Show all {n} characters",
+    "Only part of it was read: {part} pages.",
+    "Only its first {characters} characters were chunked.",
+  ];
   const forms = new Map(Object.entries(english));
   const missing = Object.keys(chinese).filter((key) =>
     isCounting.test(key) && !alwaysMany.includes(key) && typeof forms.get(key) !== "object"

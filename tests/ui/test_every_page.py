@@ -51,6 +51,8 @@ def page_paths(api: ApiHelper) -> Pages:
         "models": ("/settings/models", "quick"),
         "keys": ("/settings/keys", f"key {name}"),
         "workers": ("/settings/workers", "process"),
+        "storage": ("/settings/storage", "Chunks and vectors"),
+        "audit": ("/settings/audit", "/api/api-keys"),
         "sign in": ("/sign-in", "API key"),
         "not found": ("/nowhere", "nothing at this address"),
     }

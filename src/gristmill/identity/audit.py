@@ -89,6 +89,25 @@ async def end(tx: Tx, entry: UUID, status: int, took_ms: int) -> None:
     await queries.run(tx, "end_audit", id=entry, status=status, took=took_ms)
 
 
-async def find_all(tx: Tx, org: OrgId, *, limit: int, before: UUID | None = None) -> list[AuditEntry]:
+@dataclass(frozen=True)
+class AuditFilter:
+    """Which requests: those that match every field. `actor` and `path` are parts of theirs, in any case."""
+
+    actor: str | None = None
+    path: str | None = None
+    method: str | None = None
+    failed: bool = False
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+EVERY_REQUEST = AuditFilter()
+
+
+async def find_all(
+    tx: Tx, org: OrgId, *, limit: int, before: UUID | None = None, chosen: AuditFilter = EVERY_REQUEST
+) -> list[AuditEntry]:
     """The requests of an organisation, newest first."""
-    return await queries.many(tx, AuditEntry, "list_audit", org=org, limit=limit, before=before)
+    return await queries.many(
+        tx, AuditEntry, "list_audit", org=org, limit=limit, before=before, **vars(chosen)
+    )

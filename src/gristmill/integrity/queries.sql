@@ -136,3 +136,26 @@ select distinct s.id from chunk_set s join base b on b.id = s.base_id and b.stat
 -- name: find_leftover_sets
 -- Sets of chunks that belong to no base.
 select distinct c.set_id from chunk c where not exists (select from chunk_set s where s.id = c.set_id) limit %(limit)s;
+
+-- name: storage_totals
+-- The room that the whole installation takes, in bytes.
+select pg_database_size(current_database()) as database_bytes, pg_total_relation_size('chunk') as chunk_bytes,
+       pg_total_relation_size('segment') as index_bytes, pg_total_relation_size('content_part') as content_bytes,
+       (select count(*)::int from blob) as uploads, (select coalesce(sum(size), 0)::bigint from blob) as upload_bytes;
+
+-- name: storage_of_bases
+-- The bases of an organisation with the room they take; their share of the chunks by number, the largest first.
+with counted as (
+    select b.id, b.name, b.status, b.embedder, b.dimensions, b.index_kind, count(i.id)::int as items,
+           coalesce(sum(i.chunk_count), 0)::bigint as chunks,
+           coalesce(sum(case when i.blob_hash is not null then i.size_bytes end), 0)::bigint as upload_bytes
+      from base b left join item i on i.base_id = b.id and i.status <> 'deleting'
+     where b.org_id = %(org)s and b.status <> 'deleting' group by b.id)
+select c.id, c.name, c.status, c.embedder, c.dimensions, c.index_kind, c.items, c.chunks::int as chunks,
+       (c.chunks * (select pg_total_relation_size('chunk') / greatest(reltuples, 1) from pg_class where oid = 'chunk'::regclass))::bigint
+           as chunk_bytes,
+       (select coalesce(sum(pg_column_size(g.nos) + pg_column_size(g.items) + pg_column_size(g.lengths) + pg_column_size(g.signs)
+                            + pg_column_size(g.terms) + pg_column_size(g.ordinals) + pg_column_size(g.counts)), 0)
+          from segment g join chunk_set s on s.id = g.set_id where s.base_id = c.id)::bigint as index_bytes,
+       c.upload_bytes
+  from counted c order by c.chunks desc, c.id limit %(limit)s;

@@ -24,6 +24,7 @@ workers is found soon, and takes few others with it.
 """
 
 import asyncio
+import importlib.metadata
 import logging
 import math
 import os
@@ -355,7 +356,11 @@ class Worker:
             self._running[job_id][1].cancel()
 
     async def _register(self) -> None:
-        info = {"host": platform.node(), "pid": os.getpid()}
+        info = {
+            "host": platform.node(),
+            "pid": os.getpid(),
+            "version": importlib.metadata.version("gristmill"),
+        }
         async with self._db.connection() as tx:
             await store.register_worker(tx, self.id, info, self._limits.lease, lock_key=self._lock_key)
 

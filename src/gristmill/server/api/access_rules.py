@@ -121,6 +121,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("DELETE", "/api/jobs/{job_id}"): _ADMIN,
     ("GET", "/api/queue"): _ADMIN,
     ("GET", "/api/workers"): _OPERATOR,
+    ("GET", "/api/storage"): _OPERATOR,
     ("GET", "/api/embedders"): Rule("reader"),
     ("POST", "/api/embedders"): _ADMIN,
     ("POST", "/api/embedders/test"): _ADMIN,

@@ -4,7 +4,7 @@ from fastapi.responses import JSONResponse
 
 from gristmill import __version__, jobs
 from gristmill.integrity import invariants as invariant_checks
-from gristmill.integrity import reconcile
+from gristmill.integrity import reconcile, storage
 from gristmill.server.api.context import CurrentCaller, CurrentContext
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.health import (
@@ -13,9 +13,12 @@ from gristmill.server.api.schemas.health import (
     ReadyOut,
     ReconcilerJobOut,
     ReconcilerPassOut,
+    StorageOut,
     ViolationOut,
 )
 from gristmill.work import Reconcile
+
+_LISTED_BASES = 500
 
 router = ApiRouter(tag="health")
 probes = ApiRouter(tag="health")  # worker processes serve these too, on their own port
@@ -47,6 +50,17 @@ async def invariants(context: CurrentContext, caller: CurrentCaller) -> Invarian
     async with context.db.connection() as tx:
         violations = await invariant_checks.find_violations(tx, caller.org)
     return Invariants(violations=[ViolationOut.model_validate(vars(violation)) for violation in violations])
+
+
+@router.get("/api/storage")
+async def show_storage(context: CurrentContext, caller: CurrentCaller) -> StorageOut:
+    """Show how much room the installation and its bases take."""
+    async with context.db.connection() as tx:
+        totals = await storage.storage_totals(tx)
+        bases = await storage.storage_of_bases(tx, caller.org, _LISTED_BASES)
+    return StorageOut.model_validate(
+        {**vars(totals), "version": __version__, "bases": [vars(base) for base in bases]}
+    )
 
 
 @router.get("/api/health/reconciler")

@@ -127,6 +127,7 @@ async def list_workers(context: CurrentContext) -> Page[WorkerOut]:
             {
                 "host": "",
                 "pid": 0,
+                "version": "",
                 **worker.info,
                 **vars(worker),
                 "beat_at": worker.heartbeat_at,

@@ -53,3 +53,32 @@ class ReconcilerJobOut(ApiModel):
     """The job that runs the pass."""
 
     job_id: UUID
+
+
+class BaseStorageOut(ApiModel):
+    """A base with the room it takes, in bytes; that of its chunks is its share of the table."""
+
+    id: UUID
+    name: str
+    status: str
+    embedder: str
+    dimensions: int
+    index_kind: str
+    items: int
+    chunks: int
+    chunk_bytes: int
+    index_bytes: int
+    upload_bytes: int
+
+
+class StorageOut(ApiModel):
+    """The room that the installation takes, in bytes."""
+
+    version: str
+    database_bytes: int
+    chunk_bytes: int
+    index_bytes: int
+    content_bytes: int
+    uploads: int
+    upload_bytes: int
+    bases: list[BaseStorageOut]

@@ -45,6 +45,7 @@ class WorkerOut(ApiModel):
     id: UUID
     host: str
     pid: int
+    version: str
     started_at: datetime
     beat_at: datetime
     alive: bool

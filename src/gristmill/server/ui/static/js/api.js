@@ -5,13 +5,14 @@
  * can be retried.
  */
 
-import { t } from "./i18n.js";
+import { errorMessage, t } from "./i18n.js";
 
 /** An error response of the server, or the lack of a response. */
 export class ApiError extends Error {
   /** @param {number} status @param {{code?: string, detail?: string, title?: string, errors?: any[]}} problem */
   constructor(status, problem) {
-    super(problem.detail || problem.title || t("The server returned {status}.", { status }));
+    const message = problem.detail || problem.title || t("The server returned {status}.", { status });
+    super(errorMessage(problem.code, message));
     this.status = status;
     this.code = problem.code ?? "unknown";
     this.errors = problem.errors ?? [];

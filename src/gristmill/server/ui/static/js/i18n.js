@@ -61,6 +61,24 @@ export function t(sentence, values = {}) {
   });
 }
 
+/** @type {Record<string, import("./locales/zh-errors.js").ErrorText>} */
+const errorTexts = language === "zh" ? (await import("./locales/zh-errors.js")).errors : {};
+
+/**
+ * A message of the server in the user's language, by its code; in English where there is no translation.
+ * @param {string | undefined} code @param {string} message as the server sent it
+ */
+export function errorMessage(code, message) {
+  const entry = errorTexts[code ?? ""];
+  if (!entry) return message;
+  if (typeof entry === "string") return entry.replace("{message}", message);
+  const found = entry.pattern.exec(message);
+  return found ? entry.text.replace(/\{(\d)\}/g, (_, n) => found[Number(n)] ?? "") : entry.other;
+}
+
+/** @param {{code?: string, message?: string} | null | undefined} problem an error as part of a response */
+export const problemMessage = (problem) => errorMessage(problem?.code, problem?.message ?? "");
+
 /** @param {Messages} additional Messages of a page that loads its own. */
 export const addMessages = (additional) => void Object.assign(messages, additional);
 

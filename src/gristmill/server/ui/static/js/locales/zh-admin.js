@@ -3,6 +3,28 @@
 
 /** @import { Messages } from "../i18n.js" */
 export const messages = {
+  "Audit log": "审计日志",
+  "No request matches this filter.": "没有请求符合此筛选条件。",
+  "Requests that change something appear here.": "更改内容的请求会显示在这里。",
+  "Load more": "加载更多",
+  "Any method": "任意方法",
+  Who: "操作者",
+  Path: "路径",
+  Method: "方法",
+  "Refused only": "仅被拒绝的",
+  "Download CSV": "下载 CSV",
+  "no answer": "无响应",
+  Storage: "存储",
+  Database: "数据库",
+  "Chunks and vectors": "分块和向量",
+  "Keyword index": "关键词索引",
+  Texts: "文本",
+  Uploads: "上传文件",
+  Version: "版本",
+  "Bases appear here with the room they take.": "知识库及其占用的空间会显示在这里。",
+  "embedded index": "内置索引",
+  "search engine": "搜索引擎",
+  "last heartbeat": "上次心跳",
   ", ": "、",
   "Dry run started. It only reports what a sync would change.": "已开始试运行：只报告同步会做的更改。",
   "Readers can search, editors can also add and delete, admins can do everything.":

@@ -4,7 +4,7 @@
 import { api } from "../api.js";
 import { baseById, dropBase, putBase } from "../bases.js";
 import { html, signal } from "../core.js";
-import { t } from "../i18n.js";
+import { problemMessage, t } from "../i18n.js";
 import { button } from "../components/button.js";
 import { confirm } from "../components/dialog.js";
 import { setPageTitle } from "../components/status.js";
@@ -260,7 +260,7 @@ function folderFields(base) {
 /** @param {Base} base @param {Signal<any>} loaded */
 function dangerZone(base, loaded) {
   const restoreButton = () => button(t("Restore"), () => restore(base.id, loaded));
-  const failure = () => html`<div><p>${base.error?.message ?? ""}</p>${restoreButton()}</div>`;
+  const failure = () => html`<div><p>${problemMessage(base.error)}</p>${restoreButton()}</div>`;
   return html`
     <fieldset class="danger-zone">
       <legend>${t("Danger zone")}</legend>

@@ -3,7 +3,7 @@
 
 import { activeCount, bases, basesError, leafCount, toneOf } from "../bases.js";
 import { each, html } from "../core.js";
-import { formatNumber, t } from "../i18n.js";
+import { formatNumber, problemMessage, t } from "../i18n.js";
 import { button } from "../components/button.js";
 import { bar, dot, emptyState, relativeTime, setPageTitle } from "../components/status.js";
 import { allows } from "../session.js";
@@ -92,7 +92,7 @@ function baseRow(base) {
 
 /** @param {Base} base */
 function describeState(base) {
-  if (base.error) return base.error.message;
+  if (base.error) return problemMessage(base.error);
   if (activeCount(base)) return t("{n} in progress", { n: activeCount(base) });
   if (base.leafCounts.failed) return t("{n} failed", { n: base.leafCounts.failed });
   return base.embedder;

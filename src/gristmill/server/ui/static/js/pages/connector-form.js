@@ -5,7 +5,7 @@ import { api, fetchAll } from "../api.js";
 import { bases } from "../bases.js";
 import { html, signal } from "../core.js";
 import { describeCron } from "../cron.js";
-import { t } from "../i18n.js";
+import { problemMessage, t } from "../i18n.js";
 import { button } from "../components/button.js";
 import { dialog } from "../components/dialog.js";
 import {
@@ -238,6 +238,6 @@ export function checkResultView(result) {
   if (!result) return null;
   if (result === "checking") return html`<span class="dim">${t("Checking …")}</span>`;
   const tone = result.ok ? "ok" : "failed";
-  const text = result.ok ? t("Signed in as {account}", { account: result.account }) : result.error.message;
+  const text = result.ok ? t("Signed in as {account}", { account: result.account }) : problemMessage(result.error);
   return html`<span class="status ${tone}">${dot(tone)}<span>${text}</span></span>`;
 }

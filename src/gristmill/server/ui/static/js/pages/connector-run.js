@@ -4,7 +4,7 @@
 import { api, fetchAll } from "../api.js";
 import { bar, dot, relativeTime } from "../components/status.js";
 import { each, effect, html, signal } from "../core.js";
-import { formatDuration, formatNumber, formatTime, t } from "../i18n.js";
+import { formatDuration, formatNumber, formatTime, problemMessage, t } from "../i18n.js";
 import { resource } from "../resource.js";
 
 /** @import { Tone } from "../components/status.js" */
@@ -28,7 +28,7 @@ const toneOf = (run) => (run.completedAt ? TONES[run.status] ?? "warn" : "runnin
 
 /** @param {Run} run The outcome in one line. */
 function describeOutcome(run) {
-  if (run.error) return run.error.message;
+  if (run.error) return problemMessage(run.error);
   if (!run.completedAt) return describeStage(run);
   if (run.dryRun && run.plan) return t("would add {add}, change {change}, remove {prune}", run.plan);
   if (run.status === "cancelled") return t("cancelled");
@@ -160,6 +160,6 @@ const failureRow = (failure) =>
   html`
     <li>
       <b class="cut">${failure.peek().sourceId}</b>
-      <p class="error">${failure.peek().error.message}</p>
+      <p class="error">${problemMessage(failure.peek().error)}</p>
     </li>
   `;

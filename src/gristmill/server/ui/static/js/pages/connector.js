@@ -11,7 +11,7 @@ import { relativeTime } from "../components/status.js";
 import { showError, toast } from "../components/toast.js";
 import { computed, each, effect, html, signal } from "../core.js";
 import { describeCron } from "../cron.js";
-import { t } from "../i18n.js";
+import { problemMessage, t } from "../i18n.js";
 import { resource } from "../resource.js";
 import { go } from "../router.js";
 import { checkResultView, openConnectorForm, TYPES } from "./connector-form.js";
@@ -74,7 +74,7 @@ function syncError(connector) {
   if (!connector?.lastSyncError) return null;
   return html`
     <div class="pad">
-      <div class="banner bad">${icon("warn")}<p>${connector.lastSyncError.message}</p></div>
+      <div class="banner bad">${icon("warn")}<p>${problemMessage(connector.lastSyncError)}</p></div>
     </div>
   `;
 }

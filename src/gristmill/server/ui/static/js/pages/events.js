@@ -6,7 +6,7 @@ import { api } from "../api.js";
 import { baseName, bases } from "../bases.js";
 import { computed, each, html, signal } from "../core.js";
 import { resource } from "../resource.js";
-import { formatDay, formatTime, t } from "../i18n.js";
+import { formatDay, formatTime, problemMessage, t } from "../i18n.js";
 import { button } from "../components/button.js";
 import { dot, emptyState, errorBanner, setPageTitle } from "../components/status.js";
 import { segments, tabs } from "../components/tabs.js";
@@ -235,7 +235,7 @@ function eventRow(event, titles) {
       ${dot(() => toneOf(event))}
       <div class="grow">
         <div class="cut">${heading}<span class="${title() ? "dim" : ""}">${describe(event)}</span></div>
-        ${data.message ? html`<p class="error">${data.message}</p>` : null}
+        ${data.message ? html`<p class="error">${problemMessage(data)}</p>` : null}
       </div>
       <span class="dim small-text cut hide-phone">${() => (baseId ? baseName(baseId) : "")}</span>
     </div>

@@ -5,7 +5,7 @@ import "../admin-locale.js";
 import { api, fetchAll } from "../api.js";
 import { each, html } from "../core.js";
 import { resource } from "../resource.js";
-import { formatDuration, formatNumber, t } from "../i18n.js";
+import { formatDuration, formatNumber, problemMessage, t } from "../i18n.js";
 import { button, iconButton } from "../components/button.js";
 import { icon } from "../components/icon.js";
 import { sparkline } from "../components/sparkline.js";
@@ -233,7 +233,7 @@ function deadRow(job, dead, queue) {
           ${isItem ? html`<a href="/b/${lane}/i/${subject}">${title}</a>` : title}
           <span class="dim small-text">${() => (isItem ? laneName() ?? "" : "")}</span>
         </div>
-        <p class="error">${() => error()?.message ?? t("No error message was recorded.")}</p>
+        <p class="error">${() => problemMessage(error()) || t("No error message was recorded.")}</p>
       </div>
       <span class="dim right hide-phone">${() => `${label} · ${t("{n} attempts", { n: job.value.attempt })}`}</span>
       <span class="dim right hide-phone">${relativeTime(() => error()?.at ?? job.value.createdAt)}</span>

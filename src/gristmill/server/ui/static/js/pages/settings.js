@@ -1,14 +1,16 @@
 // @ts-check
-/** Settings: this browser, the embedders, the API keys, the workers. */
+/** Settings: this browser, the embedders, the API keys, the workers, storage and the audit log. */
 
 import "../admin-locale.js";
 import { setPageTitle } from "../components/status.js";
 import { computed, html } from "../core.js";
 import { t } from "../i18n.js";
 import { allows } from "../session.js";
+import { auditSection } from "./settings/audit.js";
 import { generalSection } from "./settings/general.js";
 import { keysSection } from "./settings/keys.js";
 import { modelsSection } from "./settings/models.js";
+import { storageSection } from "./settings/storage.js";
 import { workersSection } from "./settings/workers.js";
 
 /** @import { LiveRoute } from "../router.js" */
@@ -19,6 +21,8 @@ const SECTIONS = /** @type {Record<string, [string, () => Node, Audience]>} */ (
   models: ["Models", modelsSection, "reader"],
   keys: ["API keys", keysSection, "admin"],
   workers: ["Workers", workersSection, "operator"],
+  storage: ["Storage", storageSection, "operator"],
+  audit: ["Audit log", auditSection, "admin"],
 });
 
 /** @param {LiveRoute} route */

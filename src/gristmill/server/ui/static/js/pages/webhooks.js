@@ -6,7 +6,7 @@ import { api, fetchAll } from "../api.js";
 import { baseName, bases } from "../bases.js";
 import { computed, each, html, signal } from "../core.js";
 import { resource } from "../resource.js";
-import { formatNumber, t } from "../i18n.js";
+import { formatNumber, problemMessage, t } from "../i18n.js";
 import { button } from "../components/button.js";
 import { confirm, dialog } from "../components/dialog.js";
 import { fieldErrors, noErrors, selectField, textField } from "../components/form.js";
@@ -155,7 +155,7 @@ function webhookError(webhook) {
   if (!webhook?.error) return null;
   return html`
     <div class="pad">
-      <div class="banner bad">${icon("warn")}<p>${webhook.error.message}</p></div>
+      <div class="banner bad">${icon("warn")}<p>${problemMessage(webhook.error)}</p></div>
     </div>
   `;
 }
@@ -166,7 +166,7 @@ async function testWebhook(id) {
     const { delivered, status, tookMs, error } = await api.post(`/webhooks/${id}/test`);
     const text = delivered
       ? t("Delivered: {status} in {ms} ms", { status: String(status), ms: Math.round(tookMs) })
-      : error.message;
+      : problemMessage(error);
     toast(text, { bad: !delivered });
   } catch (error) {
     showError(error);
@@ -198,7 +198,7 @@ function letterRow(letter, resolve) {
     <div class="dead-job" role="listitem">
       <div class="grow">
         <div class="cut">${type} <span class="dim small-text">#${eventId}</span></div>
-        <p class="error">${error.message}</p>
+        <p class="error">${problemMessage(error)}</p>
       </div>
       ${() => (letter.value.outcome ? outcome() : buttons())}
     </div>

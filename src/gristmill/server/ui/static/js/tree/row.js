@@ -2,7 +2,7 @@
 /** One row of the tree: name, status, progress, chunks and actions. */
 
 import { html, signal } from "../core.js";
-import { formatNumber, t } from "../i18n.js";
+import { errorMessage, formatNumber, t } from "../i18n.js";
 import { iconButton } from "../components/button.js";
 import { icon, itemIcon } from "../components/icon.js";
 import { kebab } from "../components/menu.js";
@@ -141,7 +141,8 @@ function warning(item) {
 }
 
 /** @param {Item} item The line below the name. */
-export const rowNote = (item) => (item.status === "failed" ? (item.error?.message ?? "") : waitingText(item));
+export const rowNote = (item) =>
+  item.status === "failed" ? errorMessage(item.error?.code, item.error?.message ?? "") : waitingText(item);
 
 /** @param {Event} event @param {() => void} action */
 function withoutPropagation(event, action) {

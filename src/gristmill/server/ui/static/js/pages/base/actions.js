@@ -6,7 +6,7 @@
 
 import { api } from "../../api.js";
 import { html } from "../../core.js";
-import { t } from "../../i18n.js";
+import { errorMessage, t } from "../../i18n.js";
 import { button } from "../../components/button.js";
 import { confirm, dialog } from "../../components/dialog.js";
 import { showError, toast } from "../../components/toast.js";
@@ -91,7 +91,7 @@ export async function reindex(base, ids, tree, onActive = "reject") {
     if (result.failed.length) {
       const reasons = result.failed.map((/** @type {any} */ failure) => [
         titleOf(failure.itemId, tree),
-        failure.error.message,
+        errorMessage(failure.error.code, failure.error.message),
       ]);
       showReasons(t("Some items can't be reindexed"), reasons);
     } else toast(t("Reindexing {n} items", { n: result.rootIds.length }));

@@ -3,7 +3,7 @@
 
 import { api } from "../../api.js";
 import { html, signal } from "../../core.js";
-import { t } from "../../i18n.js";
+import { problemMessage, t } from "../../i18n.js";
 import { button } from "../../components/button.js";
 import { dialog } from "../../components/dialog.js";
 import { selectField } from "../../components/form.js";
@@ -93,7 +93,7 @@ async function fetchPreview(id, maxTokens) {
     const job = await api.get(`/jobs/${jobId}`);
     if (job.state === "done") return job.result;
     if (["dead", "cancelled", "dismissed"].includes(job.state)) {
-      throw new Error(job.errors?.at(-1)?.message ?? t("The document can't be chunked now."));
+      throw new Error(problemMessage(job.errors?.at(-1)) || t("The document can't be chunked now."));
     }
     await new Promise((resolve) => setTimeout(resolve, POLL_INTERVAL));
   }

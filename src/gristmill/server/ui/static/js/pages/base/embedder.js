@@ -10,7 +10,7 @@ import { dialog } from "../../components/dialog.js";
 import { bar, errorBanner, relativeTime } from "../../components/status.js";
 import { showError } from "../../components/toast.js";
 import { effect, html, signal } from "../../core.js";
-import { formatNumber, t } from "../../i18n.js";
+import { formatNumber, problemMessage, t } from "../../i18n.js";
 import { resource } from "../../resource.js";
 import { allows } from "../../session.js";
 
@@ -112,7 +112,7 @@ function describe(swap) {
     case "waiting":
       return t("{name} is ready. Choose whether to use it.", { name });
     case "refused":
-      return swap.error?.message ?? t("{name} was not taken, because it finds less.", { name });
+      return problemMessage(swap.error) || t("{name} was not taken, because it finds less.", { name });
     default:
       return html`${t("Changed from {name}", { name: swap.previousEmbedder })} ${relativeTime(() => swap.updatedAt)}`;
   }

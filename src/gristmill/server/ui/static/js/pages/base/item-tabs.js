@@ -3,7 +3,7 @@
 
 import { api, fetchAll } from "../../api.js";
 import { effect, html, signal } from "../../core.js";
-import { formatDateTime, formatDuration, t } from "../../i18n.js";
+import { formatDateTime, formatDuration, problemMessage, t } from "../../i18n.js";
 import { button } from "../../components/button.js";
 import { dot, emptyState, relativeTime } from "../../components/status.js";
 import { showError, toast } from "../../components/toast.js";
@@ -103,7 +103,7 @@ function assetRow(id, asset) {
   const url = `/api/knowledge-items/${id}/assets/${asset.hash}`;
   const page = asset.page === null ? "" : t("page {page}", { page: asset.page });
   const facts = [page, asset.mediaType, asset.state ? t(asset.state) : ""].filter(Boolean).join(" · ");
-  const text = asset.error ? html`<span class="bad">${asset.error.message ?? asset.error}</span>` : asset.text ?? "";
+  const text = asset.error ? html`<span class="bad">${problemMessage(asset.error)}</span>` : asset.text ?? "";
   return html`
     <li>
       ${isImage ? html`<img loading="lazy" alt="${alt}" src="${url}">` : null}
@@ -192,6 +192,6 @@ function jobRow(job, reload) {
 const jobError = (error) =>
   html`
     <p class="bad small-text">
-      <span class="dim">${formatDateTime(error.at)}</span> ${error.message} <code>${error.code}</code>
+      <span class="dim">${formatDateTime(error.at)}</span> ${problemMessage(error)} <code>${error.code}</code>
     </p>
   `;

@@ -3,7 +3,7 @@
 
 import { api } from "../../api.js";
 import { computed, effect, html, signal } from "../../core.js";
-import { formatBytes, formatDateTime, languageName, t } from "../../i18n.js";
+import { errorMessage, formatBytes, formatDateTime, languageName, t } from "../../i18n.js";
 import { live } from "../../live.js";
 import { button, iconButton } from "../../components/button.js";
 import { icon, itemIcon } from "../../components/icon.js";
@@ -211,7 +211,8 @@ function itemBanners(item, retry) {
     html`
       <div class="banner bad">
         ${icon("warn")}
-        <p>${item.error?.message ?? ""} <code class="dim">${item.error?.code ?? ""}</code></p>
+        <p>${errorMessage(item.error?.code, item.error?.message ?? "")} <code class="dim">${item.error?.code ??
+          ""}</code></p>
         ${retry ? button(t("Retry"), retry, { small: true }) : null}
       </div>
     `;

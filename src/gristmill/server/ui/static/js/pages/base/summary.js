@@ -4,7 +4,7 @@
 import { api } from "../../api.js";
 import { countOf, leafCount, refreshBases } from "../../bases.js";
 import { effect, html, signal } from "../../core.js";
-import { formatDuration, formatNumber, t } from "../../i18n.js";
+import { formatDuration, formatNumber, problemMessage, t } from "../../i18n.js";
 import { live } from "../../live.js";
 import { allows } from "../../session.js";
 import { button } from "../../components/button.js";
@@ -147,7 +147,7 @@ export function banners(id, base, queue) {
   };
   const failure = () => {
     if (base.value?.status !== "failed") return null;
-    const message = base.value.error?.message ?? "";
+    const message = problemMessage(base.value.error);
     return html`
       <div class="banner bad">
         ${icon("warn")}

@@ -7,7 +7,7 @@
 import { api, upload } from "../../api.js";
 import { putBase } from "../../bases.js";
 import { effect, html, signal } from "../../core.js";
-import { formatBytes, t } from "../../i18n.js";
+import { formatBytes, problemMessage, t } from "../../i18n.js";
 import { button, iconButton } from "../../components/button.js";
 import { icon } from "../../components/icon.js";
 import { bar } from "../../components/status.js";
@@ -102,7 +102,7 @@ async function sendBatch(base, batch, tree, sentBytes, update) {
     sentBytes.set(batch, batch.size);
     const failed = response.failed.map((/** @type {any} */ failure) => ({
       name: failure.path,
-      reason: failure.error.message,
+      reason: problemMessage(failure.error),
     }));
     update({ done: state().done + response.created.length, failed: [...state().failed, ...failed] });
     for (const branch of tree.apply(response.created)) tree.refresh(branch);

@@ -3,7 +3,7 @@
 
 import { api } from "../../api.js";
 import { effect, html, signal } from "../../core.js";
-import { t } from "../../i18n.js";
+import { errorMessage, t } from "../../i18n.js";
 import { dialog } from "../../components/dialog.js";
 import { icon, itemIcon } from "../../components/icon.js";
 import { showError } from "../../components/toast.js";
@@ -149,7 +149,7 @@ function explanationView(explanation) {
     html`
       <li>
         <code>${reason.code}</code>
-        <span>${reason.message}</span>
+        <span>${errorMessage(`why_${reason.code}`, reason.message)}</span>
       </li>
     `;
   return html`

@@ -9,7 +9,7 @@ import { kebab } from "../../components/menu.js";
 import { dot, errorBanner } from "../../components/status.js";
 import { showError } from "../../components/toast.js";
 import { each, html, signal } from "../../core.js";
-import { formatDuration, t } from "../../i18n.js";
+import { formatDuration, problemMessage, t } from "../../i18n.js";
 import { resource } from "../../resource.js";
 import { allows } from "../../session.js";
 import { openEmbedderDialog } from "./embedder-form.js";
@@ -114,6 +114,8 @@ function testResultView(result) {
   if (!result) return null;
   if (result === "checking") return html`<span class="dim">${t("Checking …")}</span>`;
   const tone = result.ok ? "ok" : "failed";
-  const text = result.ok ? t("Works: {time}", { time: formatDuration(result.tookMs / 1000) }) : result.error.message;
+  const text = result.ok
+    ? t("Works: {time}", { time: formatDuration(result.tookMs / 1000) })
+    : problemMessage(result.error);
   return html`<span class="status ${tone}">${dot(tone)}<span>${text}</span></span>`;
 }

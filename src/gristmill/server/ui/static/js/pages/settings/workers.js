@@ -10,7 +10,7 @@ import { resource } from "../../resource.js";
 /** @import { Signal } from "../../core.js" */
 /** @import { Resource } from "../../resource.js" */
 /**
- * @typedef {{id: string, host: string, pid: number, startedAt: string, beatAt: string, alive: boolean, running: number,
+ * @typedef {{id: string, host: string, pid: number, version: string, startedAt: string, beatAt: string, alive: boolean, running: number,
  *   slots: number}} Worker
  */
 
@@ -44,7 +44,9 @@ function workerRow(worker) {
       ${dot(() => (worker.value.alive ? "ok" : "failed"))}
       <span class="grow two-line">
         <b class="cut">${host} <span class="dim">${t("process {pid}", { pid: String(pid) })}</span></b>
-        <span class="dim cut">${state} · ${t("started")} ${relativeTime(() => worker.value.startedAt)}</span>
+        <span class="dim cut">${state} · ${t("started")} ${relativeTime(() => worker.value.startedAt)}
+          · ${t("last heartbeat")} ${relativeTime(() => worker.value.beatAt)}
+          ${worker.peek().version ? t("version {v}", { v: worker.peek().version }) : null}</span>
       </span>
       <span class="right">${slots}</span>
     </div>

@@ -1,0 +1,35 @@
+"""Messages of the server in Chinese: every code that a page can show has one."""
+
+import re
+
+from tests.docs.pages import ROOT, read
+
+_LOCALE = ROOT / "src/gristmill/server/ui/static/js/locales/zh-errors.js"
+# Sections of the page whose codes are printed by commands, and never reach a page.
+_COMMAND_LINE = ("At start-up", "Commands")
+# Defaults of classes, which nothing raises, and codes of the log.
+_NEVER_SHOWN = {
+    "cannot_be_done",
+    "conflict",
+    "forbidden",
+    "lease_lost",
+    "limit_reached",
+    "not_found",
+    "temporarily_unavailable",
+    "too_large",
+    "work_failed",
+}
+
+
+def documented_codes() -> set[str]:
+    """The codes of the reference that a page can show."""
+    sections = re.split(r"^## ", read("docs/reference/errors.md"), flags=re.MULTILINE)
+    shown = [section for section in sections if not section.startswith(_COMMAND_LINE)]
+    return set(re.findall(r"^\| `(\w+)` \|", "".join(shown), re.MULTILINE)) - _NEVER_SHOWN
+
+
+def test_every_code_of_the_server_has_a_chinese_message() -> None:
+    """A page shows it in place of the English one; parameters of the English message are kept by a pattern."""
+    translated = set(re.findall(r"^  (\w+): ", _LOCALE.read_text("utf-8"), re.MULTILINE))
+    assert documented_codes() - translated == set()
+    assert {code for code in translated if not code.startswith("why_")} - documented_codes() <= {"paused"}
