@@ -1,11 +1,14 @@
 """Screenshots of every page, at both sizes and in both themes, over a server with sample data.
 
-uv run --group dev python -m bench.screenshots --out DIR [--only WORD] [--language zh-CN]
+uv run python -m bench.screenshots [--out DIR] [--only WORD] [--language zh-CN]
+
+Without `--out` they replace those in docs/images. Each is reduced to a palette, so that it takes some tens of kB.
 """
 
 import argparse
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import Page, expect
 
 from bench.sample import Sample, sample
@@ -13,6 +16,9 @@ from tests.ui.harness import PHONE, WIDE, Theme, chromium, profile
 
 SIZES = {"1280x800": WIDE, "390x844": PHONE}
 THEMES: tuple[Theme, Theme] = ("light", "dark")
+IMAGES = Path(__file__).parents[1] / "docs" / "images" / "pages"
+MAX_BYTES = 60_000
+_PALETTES = (128, 64, 32, 16)  # colours; fewer if the file would be too large
 
 
 def page_paths(sample_server: Sample) -> dict[str, str]:
@@ -29,6 +35,7 @@ def page_paths(sample_server: Sample) -> dict[str, str]:
         "base": f"/b/{handbook}",
         "search": f"/b/{handbook}?q=how+does+a+worker+keep+its+lease",
         "failed": f"/b/{reports}?filter=failed",
+        "sorted": f"/b/{handbook}?sort=-size",
         "item": f"/b/{handbook}/i/{item}",
         "add": f"/b/{handbook}?add=url",
         "base-settings": f"/b/{handbook}/settings",
@@ -36,6 +43,8 @@ def page_paths(sample_server: Sample) -> dict[str, str]:
         "connector": f"/connectors/{github}",
         "connector-failed": f"/connectors/{sample_server.connectors['gitlab']}",
         "run": f"/connectors/{github}/runs/{run}",
+        "search-everywhere": "/search?q=how+does+a+worker+keep+its+lease",
+        "connect": "/connect",
         "queue": "/queue",
         "events": "/events",
         "events-problems": "/events?kind=problems",
@@ -44,6 +53,8 @@ def page_paths(sample_server: Sample) -> dict[str, str]:
         "settings-models": "/settings/models",
         "settings-keys": "/settings/keys",
         "settings-workers": "/settings/workers",
+        "settings-storage": "/settings/storage",
+        "settings-audit": "/settings/audit",
         "sign-in": "/sign-in",
     }
 
@@ -54,11 +65,22 @@ def take_screenshot(page: Page, url: str, file: Path) -> None:
     page.wait_for_timeout(900)  # until everything is painted; a screenshot is not a test
     expect(page.locator("main [aria-busy=true]")).to_have_count(0, timeout=20_000)
     page.screenshot(path=file)
+    reduce_colours(file)
+
+
+def reduce_colours(file: Path) -> None:
+    """Write a picture again with a palette, of as many colours as fit into `MAX_BYTES`."""
+    with Image.open(file) as opened:
+        picture = opened.convert("RGB")
+    for colours in _PALETTES:
+        picture.quantize(colours, dither=Image.Dither.NONE).save(file, optimize=True)
+        if file.stat().st_size <= MAX_BYTES:
+            return
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=IMAGES)
     parser.add_argument("--only", default="", help="pages whose name contains this word")
     parser.add_argument("--language", default="en-US")
     options = parser.parse_args()

@@ -170,7 +170,7 @@ def test_chunks_are_marked_previewed_and_shared_with_a_group(page: Page, ui_url:
     assert violations(page) == []
     page.keyboard.press("Escape")
     page.get_by_label("Certain people, teams and groups").check()
-    page.get_by_label("People, teams and groups", exact=True).fill("ann@x.org\ngroup:millers")
+    page.locator("textarea[name=principals]").fill("ann@x.org\ngroup:millers")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("Saved")).to_be_visible()
     assert api.http.get(f"/api/knowledge-bases/{base}").json()["acl"] == [

@@ -27,8 +27,8 @@ select exists (select from up where id = any (%(roots)s::uuid[]));
 select distinct parent_id from item where id = any (%(ids)s::uuid[]) and parent_id is not null;
 
 -- name: set_parent
--- Files items under another container of a base, or at its top, with everything below them. Those without an access list of
--- their own inherit that of the container.
+-- Files items under another container of a base, or at its top, with everything below them.
+-- Those without an access list of their own inherit that of the container.
 with recursive moved(id, is_root, inherits) as (
     select i.id, true, i.acl is null from item i where i.id = any (%(roots)s::uuid[])
     union all
@@ -64,7 +64,7 @@ select count(*)::int from item where id = any (%(ids)s::uuid[]) and type in ('co
 -- name: mark_missing_in
 -- Notes which documents of these items a set of another base lacks.
 insert into missing_item (set_id, item_id)
-select %(set)s, i.id from item i
+select %(set)s::uuid, i.id from item i
  where i.id = any (%(ids)s::uuid[]) and i.live_version is not null and i.chunk_count > 0 and i.status <> 'deleting'
    and i.id <> all (%(built)s::uuid[])
  order by 1, 2
@@ -80,7 +80,8 @@ delete from missing_item m using chunk_set s, item i
  where m.item_id = any (%(ids)s::uuid[]) and s.id = m.set_id and i.id = m.item_id and s.base_id <> i.base_id;
 
 -- name: change_tags
--- Adds tags to items and removes others; what else their metadata has stays. Items that would have too many tags are left alone.
+-- Adds tags to items and removes others; what else their metadata has stays.
+-- Items that would have too many tags are left alone.
 update item i set updated_at = clock_now(),
        metadata = case when n.tags = '{}' then i.metadata - 'tags' else jsonb_set(i.metadata, '{tags}', to_jsonb(n.tags)) end
   from (select i.id, array(

@@ -4,6 +4,9 @@ A paused lane starts no job, not even one that deletes; running jobs go on to th
 shown as waiting, until the lane is resumed.
 """
 
+import importlib.metadata
+import os
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -93,3 +96,9 @@ class Pace:
 async def pace(tx: Tx, lane: str | None = None) -> dict[str, Pace]:
     """How fast the lanes, or one of them, have worked since their work began; without those that have done nothing yet."""
     return {row.lane: row for row in await queries.many(tx, Pace, "pace", lane=lane)}
+
+
+def process_info() -> dict[str, str | int]:
+    """What the list of workers shows about this process."""
+    version = importlib.metadata.version("gristmill")
+    return {"host": platform.node(), "pid": os.getpid(), "version": version}

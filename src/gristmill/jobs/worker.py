@@ -24,11 +24,8 @@ workers is found soon, and takes few others with it.
 """
 
 import asyncio
-import importlib.metadata
 import logging
 import math
-import os
-import platform
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -43,6 +40,7 @@ from gristmill.db.outage import Outage
 from gristmill.errors import GristmillError, LeaseLost, Permanent
 from gristmill.jobs import outcomes, retry, schedule, slots, store
 from gristmill.jobs.job import Job, JobId
+from gristmill.jobs.lanes import process_info
 from gristmill.jobs.limits import WorkerLimits
 from gristmill.jobs.outcomes import Handler, log_fields
 from gristmill.telemetry import traces
@@ -356,11 +354,7 @@ class Worker:
             self._running[job_id][1].cancel()
 
     async def _register(self) -> None:
-        info = {
-            "host": platform.node(),
-            "pid": os.getpid(),
-            "version": importlib.metadata.version("gristmill"),
-        }
+        info = process_info()
         async with self._db.connection() as tx:
             await store.register_worker(tx, self.id, info, self._limits.lease, lock_key=self._lock_key)
 

@@ -28,7 +28,7 @@ async def set_mark(
     return await queries.maybe(tx, ChunkRow, "find_chunk", **parameters)
 
 
-async def pinned_numbers(tx: Tx, set_id: UUID, nos: Sequence[int]) -> set[int]:
+async def find_pinned(tx: Tx, set_id: UUID, nos: Sequence[int]) -> set[int]:
     """The numbers of those of the chunks that are pinned."""
     return set(await queries.values(tx, "pinned_numbers", set=set_id, nos=number_array(nos)))
 

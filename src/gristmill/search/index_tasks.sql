@@ -117,7 +117,7 @@ select t.item_id
 with candidate as materialized (
     select c.id, c.no, c.item_id, c.version
       from chunk c where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[])
-       and not exists (select from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash and m.mark = 'disabled')),
+       and (select m.mark from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash) is distinct from 'disabled'),
 searchable as materialized (
     select i.id, i.live_version
       from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,

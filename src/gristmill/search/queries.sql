@@ -193,13 +193,14 @@ select c.id, c.no, 1 - (c.embedding <=> %(vector)s::halfvec) as score
  limit %(limit)s;
 
 -- name: similarities
--- The visible ones of these chunks that are nearest to a vector, by cosine, and how many are visible.
+-- The visible ones of these chunks that are nearest to a vector, by cosine, and how many are visible. Marks are read by a scalar
+-- subquery, which the planner does not turn into a join.
 -- First the chunks by their numbers, then their items by id, here and below: a plan that needs no statistics of the tables,
 -- which are missing right after a large base was written.
 with candidate as materialized (
     select c.id, c.no, c.item_id, c.version, 1 - (c.embedding <=> %(vector)s::halfvec) as score
       from chunk c where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[])
-       and not exists (select from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash and m.mark = 'disabled')),
+       and (select m.mark from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash) is distinct from 'disabled'),
 searchable as materialized (
     select i.id, i.live_version
       from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
@@ -216,7 +217,7 @@ select c.id, c.no, c.score, count(*) over ()::int as visible
 with candidate as materialized (
     select c.id, c.no, c.item_id, c.version
       from chunk c where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[])
-       and not exists (select from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash and m.mark = 'disabled')),
+       and (select m.mark from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash) is distinct from 'disabled'),
 searchable as materialized (
     select i.id, i.live_version
       from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
@@ -237,7 +238,7 @@ select c.no, c.item_id, i.index_title as title, c.headings, c.text
 with candidate as materialized (
     select c.id, c.item_id, c.version, c.index, c.no, c.text, c.text_hash, c.start, c."end", c.page, c.headings
       from chunk c where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[])
-       and not exists (select from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash and m.mark = 'disabled')),
+       and (select m.mark from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash) is distinct from 'disabled'),
 searchable as materialized (
     select i.id, i.live_version, i.title, i.index_title, i.type, i.source, i.metadata
       from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,

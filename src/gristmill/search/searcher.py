@@ -14,7 +14,7 @@ from gristmill.catalog import IndexKind
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder
 from gristmill.search import collapse, fuse, relevance, rerank, store
-from gristmill.search.chunk_marks import pinned_numbers
+from gristmill.search.chunk_marks import find_pinned
 from gristmill.search.corrections import corrections_in_hits
 from gristmill.search.explain import KeywordExplanation
 from gristmill.search.highlight import highlight_ranges
@@ -212,7 +212,7 @@ class Searcher:
         async with store.read_transaction(self._db) as tx:
             for index, target in enumerate(targets):
                 if nos := [hit.no for hit in left if hit.target_index == index]:
-                    pinned |= await pinned_numbers(tx, target.base.chunk_set, nos)
+                    pinned |= await find_pinned(tx, target.base.chunk_set, nos)
         if not pinned:
             return []
         batch = [hit for hit in left if hit.no in pinned]

@@ -6,7 +6,7 @@ from gristmill.server.api.schemas.common import ApiModel
 
 
 class JobAccepted(ApiModel):
-    """The job whose `result` is what was asked for."""
+    """The job whose `result` is the preview."""
 
     job_id: UUID
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** How much room the installation takes: the database, uploads, and each base with its embedder and index; the version. */
+/** How much room the installation takes: the database, uploads, and each base with its embedder; the version. */
 
 import { api } from "../../api.js";
 import { dot, emptyState, errorBanner } from "../../components/status.js";

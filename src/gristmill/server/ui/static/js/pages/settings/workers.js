@@ -10,8 +10,8 @@ import { resource } from "../../resource.js";
 /** @import { Signal } from "../../core.js" */
 /** @import { Resource } from "../../resource.js" */
 /**
- * @typedef {{id: string, host: string, pid: number, version: string, startedAt: string, beatAt: string, alive: boolean, running: number,
- *   slots: number}} Worker
+ * @typedef {{id: string, host: string, pid: number, version: string, startedAt: string, beatAt: string,
+ *   alive: boolean, running: number, slots: number}} Worker
  */
 
 export function workersSection() {
