@@ -43,19 +43,10 @@ OnActive = Literal["reject", "skip", "after"]
 
 
 @dataclass(frozen=True)
-class IndexDocument(Work):
-    """Read, chunk, embed and publish one version of a leaf."""
-
-    kind = "index_document"
-    # A worker has many documents in progress, and a crash costs each an attempt, whichever caused it.
-    attempts = 10
+class ItemWork(Work):
+    """Work on one item."""
 
     item_id: ItemId
-    version: int
-
-    def key(self) -> str:
-        """One job per version of an item."""
-        return f"item:{self.item_id}:{self.version}:index"
 
     def subject(self) -> UUID:
         """The item."""
@@ -63,32 +54,41 @@ class IndexDocument(Work):
 
 
 @dataclass(frozen=True)
-class PrepareRoot(Work):
+class IndexDocument(ItemWork):
+    """Read, chunk, embed and publish one version of a leaf."""
+
+    kind = "index_document"
+    # A worker has many documents in progress, and a crash costs each an attempt, whichever caused it.
+    attempts = 10
+
+    version: int
+
+    def key(self) -> str:
+        """One job per version of an item."""
+        return f"item:{self.item_id}:{self.version}:index"
+
+
+@dataclass(frozen=True)
+class PrepareRoot(ItemWork):
     """List what a container's source holds, and file it as children."""
 
     kind = "prepare_root"
 
-    item_id: ItemId
     version: int
 
     def key(self) -> str:
         """One job per version of a container."""
         return f"item:{self.item_id}:{self.version}:prepare"
 
-    def subject(self) -> UUID:
-        """The container."""
-        return self.item_id
-
 
 @dataclass(frozen=True)
-class CheckFileProcessing(Work):
+class CheckFileProcessing(ItemWork):
     """Send a version's file to a file processor, and check its conversion until it is done."""
 
     kind = "check_file_processing_result"
     # For a service that is down for hours; a conversion without progress has its own limit.
     attempts = 30
 
-    item_id: ItemId
     version: int
     processor: str
     content: str  # the hash of the content that the markdown becomes, in hex
@@ -96,10 +96,6 @@ class CheckFileProcessing(Work):
     def key(self) -> str:
         """One job per version of an item."""
         return f"item:{self.item_id}:{self.version}:convert"
-
-    def subject(self) -> UUID:
-        """The item."""
-        return self.item_id
 
 
 @dataclass(frozen=True)
@@ -117,22 +113,17 @@ class CancelConversion(Work):
 
 
 @dataclass(frozen=True)
-class AnalyseAssets(Work):
+class AnalyseAssets(ItemWork):
     """Describe the images of a version that have no description yet, and index the descriptions."""
 
     kind = "analyse_assets"
     priority = Priority.BULK
 
-    item_id: ItemId
     version: int
 
     def key(self) -> str:
         """One job per version of an item."""
         return f"item:{self.item_id}:{self.version}:assets"
-
-    def subject(self) -> UUID:
-        """The item."""
-        return self.item_id
 
 
 @dataclass(frozen=True)
@@ -167,21 +158,15 @@ class ReindexSubtree(Work):
 
 
 @dataclass(frozen=True)
-class IndexTitle(Work):
+class IndexTitle(ItemWork):
     """Index the chunks of an item again, because its title has changed."""
 
     kind = "index_title"
     attempts = 10
 
-    item_id: ItemId
-
     def key(self) -> str:
         """One job per item; it notices a title that changes meanwhile."""
         return f"item:{self.item_id}:title"
-
-    def subject(self) -> UUID:
-        """The item."""
-        return self.item_id
 
 
 @dataclass(frozen=True)

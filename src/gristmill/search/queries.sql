@@ -193,8 +193,8 @@ select c.id, c.no, 1 - (c.embedding <=> %(vector)s::halfvec) as score
  limit %(limit)s;
 
 -- name: similarities
--- The visible ones of these chunks that are nearest to a vector, by cosine, and how many are visible. Marks are read by a scalar
--- subquery, which the planner does not turn into a join.
+-- The visible ones of these chunks that are nearest to a vector, by cosine, and how many are visible.
+-- Marks are read by a scalar subquery, which the planner does not turn into a join.
 -- First the chunks by their numbers, then their items by id, here and below: a plan that needs no statistics of the tables,
 -- which are missing right after a large base was written.
 with candidate as materialized (
@@ -236,9 +236,9 @@ select c.no, c.item_id, i.index_title as title, c.headings, c.text
 -- name: visible_chunks
 -- The visible ones of these chunks, with the columns that hits show.
 with candidate as materialized (
-    select c.id, c.item_id, c.version, c.index, c.no, c.text, c.text_hash, c.start, c."end", c.page, c.headings
-      from chunk c where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[])
-       and (select m.mark from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash) is distinct from 'disabled'),
+    select c.id, c.item_id, c.version, c.index, c.no, c.text, c.start, c."end", c.page, c.headings,
+           (select m.mark from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash) as mark
+      from chunk c where c.set_id = %(set)s and c.no = any (%(nos)s::bigint[])),
 searchable as materialized (
     select i.id, i.live_version, i.title, i.index_title, i.type, i.source, i.metadata
       from item_searchable(%(base)s::uuid, %(principals)s::text[], %(types)s::text[], %(under)s::uuid[], %(metadata)s::jsonb,
@@ -246,9 +246,9 @@ searchable as materialized (
                          %(updated_after)s::timestamptz, %(updated_before)s::timestamptz) i
      where i.id = any (array(select c.item_id from candidate c)))
 select c.id, c.item_id, %(base)s::uuid as base_id, c.version, c.index, c.no, c.text, c.start, c."end", c.page, c.headings,
-       i.title, i.index_title, i.type, i.source, i.metadata,
-       (select m.mark from chunk_mark m where m.item_id = c.item_id and m.text_hash = c.text_hash) as mark
-  from candidate c join searchable i on i.id = c.item_id and i.live_version = c.version;
+       i.title, i.index_title, i.type, i.source, i.metadata, c.mark
+  from candidate c join searchable i on i.id = c.item_id and i.live_version = c.version
+ where c.mark is distinct from 'disabled';
 
 -- name: neighbour_texts
 -- The chunks around these, of the same item and version; the caller has checked that these are visible.
