@@ -6,6 +6,7 @@ the corpora that are named are used, so that the others can be held back. Prints
 
 import argparse
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ _FEATURES: dict[str, Callable[[Row], float]] = {
     "coverage": lambda row: row["coverage"],
     "every_word": lambda row: float(row["has_every_word"]),
     "similarity": lambda row: row["similarity"],
+    "size": lambda row: math.log10(min(max(row["chunks"], 10), 5000) / 1000),
+    "lead": lambda row: min(max(row["lead"], -0.2), 0.8),
 }
 
 
@@ -31,7 +34,7 @@ def read_rows(files: Sequence[Path], corpora: Sequence[str]) -> Iterator[tuple[s
         for line in file.read_text(encoding="utf-8").splitlines():
             record = json.loads(line)
             kind = record["kind"]
-            if record["corpus"] not in corpora or kind == "off-topic, everyday":
+            if record["corpus"].split(",")[0] not in corpora or kind in ("off-topic, everyday", "shuffled"):
                 continue
             if (
                 kind.startswith("off-topic, ")
@@ -86,7 +89,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = list(read_rows(options.files, options.corpora))
     for mode, names in (
-        ("hybrid", ("coverage", "every_word", "similarity")),
+        ("hybrid", ("coverage", "every_word", "similarity", "size", "lead")),
         ("text", ("coverage", "every_word")),
         ("vector", ("similarity",)),
     ):

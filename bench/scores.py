@@ -6,6 +6,7 @@ Indexes every corpus, and asks each of them
     paraphrases  questions about short notes in other words (`paraphrases.py`), in bases of their own
     off-topic    the questions of the other corpora, and of everyday life (`everyday_questions.py`)
     gibberish    letters, a mashed keyboard, words or Chinese characters by chance, questions with shuffled letters
+    shuffled     Chinese questions with shuffled characters: their words can still be guessed
     word         a word of the corpus
 
 With `--parts 30 200`, the same of bases of so many documents of each corpus: in a small base the nearest text is less near by
@@ -99,8 +100,10 @@ def questions_for(corpus: Corpus, others: Sequence[Corpus], vocabulary: Sequence
         yield Question(
             "off-topic, for the fit" if number < len(everyday) // 2 else "off-topic, everyday", text
         )
+    questions = {"".join(sorted(text)) for text in corpus.questions.values()}
     for text in _gibberish(chance, corpus, vocabulary):
-        yield Question("gibberish", text)
+        is_shuffled = is_chinese and "".join(sorted(text)) in questions
+        yield Question("shuffled" if is_shuffled else "gibberish", text)
     for text in _words(chance, corpus):
         yield Question("word", text)
 
@@ -213,7 +216,10 @@ async def run(options: argparse.Namespace, data_dir: Path) -> None:
     async with app.gristmill(Settings(data_dir=data_dir, port=0), work=True) as mill:
         transport = httpx.ASGITransport(app=mill.api)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=600) as http:
-            for corpus in (*corpora, *parts, *notes):
+            measured = [
+                each for each in (*corpora, *parts, *notes) if not options.bases or each.name in options.bases
+            ]
+            for corpus in measured:
                 base_id, items = await index_corpus(http, corpus, options.embedder, data_dir.parent)
                 async with mill.db.connection() as tx:
                     bases = await catalog.list_bases(tx, limit=100)
@@ -231,6 +237,7 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--questions", type=int, default=200, help="at most this many of a corpus")
     parser.add_argument("--parts", type=int, nargs="*", default=[], help="also bases of so many documents")
+    parser.add_argument("--bases", nargs="*", default=[], help="measure these corpora alone")
     parser.add_argument("--embedder", help="by default the one of the settings")
     parser.add_argument("--mode", choices=MODES, help="by default all")
     parser.add_argument("--evidence", type=Path, help="append what is known of the hits to this file")

@@ -11,6 +11,7 @@ import pytest
 
 from gristmill import app
 from gristmill.identity import LOCAL_ORG
+from gristmill.search import DOUBTFUL_SCORE
 from gristmill.settings import Settings
 from tests.answers.chat_endpoint import ChatEndpoint, Messages, serve_chat
 from tests.cli import conftest as cli_fixtures
@@ -147,6 +148,23 @@ async def test_if_nothing_is_found_the_model_is_not_asked(
     assert answer["answered"] is False
     assert answer["citations"] == answer["retrieved"] == chat.requests == []
     assert "Nothing in the knowledge base" in answer["answer"]
+
+
+async def test_a_doubtful_hit_is_left_to_the_model_and_gibberish_is_not(
+    http: httpx.AsyncClient, chat: ChatEndpoint, base: str
+) -> None:
+    """A question in other words than its answer has a low score: the model reads what was found, and decides."""
+    for question, is_asked in (
+        ("who sharpens stones on a sailing ship at sea", True),
+        ("xkqz vrtplm wobbqk", False),
+    ):
+        found = (await http.post(f"/api/knowledge-bases/{base}/search", json={"query": question})).json()
+        assert not found["fits"]
+        assert (found["bestScore"] >= DOUBTFUL_SCORE) == is_asked, found["bestScore"]
+        before = len(chat.requests)
+        answer = (await http.post("/api/ask", json={"question": question, "baseIds": [base]})).json()
+        assert len(chat.requests) == before + is_asked
+        assert bool(answer["retrieved"]) == is_asked
 
 
 HOSTILE = [

@@ -54,6 +54,54 @@ def test_scores_rise_with_what_is_known_and_are_between_0_and_1() -> None:
         assert relevance.score(Evidence(0.5, True, 0.0, script, model)) > DEFAULT_MIN_SCORE
 
 
+def test_the_nearest_of_few_chunks_says_more_than_the_nearest_of_many() -> None:
+    """A question in other words than its answer has no word of it, and only its vector is near."""
+    kinds: list[tuple[str, Script]] = [("granite", "spaced"), ("universal", "unspaced")]
+    for model, script in kinds:
+        near = Evidence(0.0, False, 1.2, script, model, lead=0.3)
+        few, many = (relevance.score(replace(near, chunks=chunks)) for chunks in (20, 3000))
+        assert few > DEFAULT_MIN_SCORE
+        assert few > many
+        assert relevance.score(replace(near, chunks=20, similarity=0.5)) < DEFAULT_MIN_SCORE
+        sizes = [relevance.score(replace(near, chunks=10**power)) for power in range(8)]
+        assert sizes[0] == sizes[1] > sizes[2] > sizes[3] > sizes[4] == sizes[7], "beyond what was measured"
+    ahead, level = (
+        relevance.score(Evidence(0.0, False, 1.0, "spaced", "granite", lead=lead)) for lead in (0.5, 0.0)
+    )
+    assert ahead > level
+
+
+@pytest.mark.slow
+async def test_a_question_in_other_words_fits_in_a_few_notes(mill: app.Gristmill) -> None:
+    """With the default embedder; what has nothing to do with the notes does not fit."""
+    embedder = mill.embedders.get("granite-30m-en")
+    await embedder.load()
+    base = await new_base(mill.db)
+    notes = (
+        "The miller dresses both stones every spring.",
+        "The water wheel drives the main shaft.",
+        "Visitors leave their shoes in the hall.",
+    )
+    vectors = await embedder.embed_documents(notes)
+    async with mill.db.transaction() as tx:
+        items = await catalog.insert_items(
+            tx, base.id, None, [catalog.NewItem("note", text, text, body=text) for text in notes]
+        )
+        for item, text, vector in zip(items, notes, vectors, strict=True):
+            await write(tx, base, [(item, 1, [Chunk(0, text, 0, len(text), (), vector)])])
+            await publish_version(tx, [item], 1, 1)
+    base = replace(base, embedder_identity=embedder.identity, dimensions=embedder.dimensions)
+    for query, text in (
+        ("how do I sharpen a millstone?", notes[0]),
+        ("Can I keep my boots on inside the house?", notes[2]),
+    ):
+        answer = await mill.searcher.answer([Target(base, embedder)], SearchRequest(query))
+        assert (answer.hits[0].text, answer.fits) == (text, True), (query, answer.best_score)
+    for query in ("How do I reset my password?", "asdf qwer zxcv", "best pizza near the office"):
+        answer = await mill.searcher.answer([Target(base, embedder)], SearchRequest(query))
+        assert (answer.best_score or 0) < 0.1, query
+
+
 def test_the_scores_of_a_ranking_never_rise() -> None:
     assert relevance.descending([0.9, 0.5, 0.1]) == [0.9, 0.5, 0.1]
     assert relevance.descending([0.2, 0.8, 0.1]) == [0.8, 0.8, 0.1]

@@ -1,10 +1,13 @@
 """Answer a question: search as the caller, hand the passages that fit to the model, and resolve what it cites.
 
-    question ─► search ─► nothing fits ─► a refusal, without the model
+    question ─► search ─► nothing comes near ─► a refusal, without the model
                    └────► passages ─► model ─► text with [numbers] ─► citations
 
 A follow-up such as "and why?" says little by itself. So in a conversation there are two searches, one for the question and one for the
 user's message before it together with the question, and their hits take turns.
+
+A hit that fits only doubtfully is handed over all the same: a question in other words than its answer has a low score, and the model
+can read. Gibberish and most questions about something else are below that.
 
 Nothing is stored, so that a kill at any moment leaves nothing behind. No transaction is open while the model writes.
 """
@@ -30,7 +33,7 @@ from gristmill.answers.model import (
 )
 from gristmill.answers.prompt import REFUSAL, build_messages
 from gristmill.errors import Conflict
-from gristmill.search import Hit, Searcher, SearchRequest, Target
+from gristmill.search import DOUBTFUL_SCORE, Hit, Searcher, SearchRequest, Target
 
 PASSAGES = 8
 _MAX_EARLIER = 2_000  # characters of the message before a follow-up
@@ -87,7 +90,8 @@ class Asker:
     async def _find_hits(
         self, targets: Sequence[Target], request: SearchRequest, conversation: Sequence[ChatMessage]
     ) -> list[Hit]:
-        """What fits the question, by itself or as a follow-up. If one hit of a search fits, the others may add to it."""
+        """What fits the question, by itself or as a follow-up; if nothing does, what may fit. If one hit of a search fits, the others
+        may add to it."""
         queries = [request.query]
         if earlier := [message.content for message in conversation if message.role == "user"][-1:]:
             queries.append(f"{earlier[0][:_MAX_EARLIER]}\n{request.query}")
@@ -97,6 +101,9 @@ class Asker:
                 for query in queries
             )
         )
-        turns = zip_longest(*(result.hits for result in results if result.fits))
+        chosen = [result for result in results if result.fits]
+        if not chosen:
+            chosen = [result for result in results if (result.best_score or 0.0) >= DOUBTFUL_SCORE]
+        turns = zip_longest(*(result.hits for result in chosen))
         hits = {hit.chunk_id: hit for turn in turns for hit in turn if hit is not None}
         return list(hits.values())[: request.limit]

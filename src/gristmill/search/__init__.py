@@ -21,6 +21,7 @@ from gristmill.search.model import (
     WordCorrection,
 )
 from gristmill.search.passage_boxes import passage_boxes
+from gristmill.search.relevance import DOUBTFUL_SCORE
 from gristmill.search.rerank import HttpReranker, Reranker
 from gristmill.search.scope import Filters, Scope
 from gristmill.search.searcher import Searcher
@@ -28,6 +29,7 @@ from gristmill.search.store import ChunkRow, list_chunks
 from gristmill.search.why_not import Reason, WhyNot, explain_missing
 
 __all__ = [
+    "DOUBTFUL_SCORE",
     "AskedQuestion",
     "Chunk",
     "ChunkMark",

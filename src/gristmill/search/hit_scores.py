@@ -18,6 +18,7 @@ from gristmill.search.similarity_scale import Script, SimilarityScale
 from gristmill.search.store import ChunkRow
 
 LOADED_TEXT_HITS = 10
+_MANY_CANDIDATES = 100  # if vectors have found so many, there may be more
 _COVERING_HITS = 3  # whose words are compared with the question
 
 
@@ -64,11 +65,7 @@ def gather_evidence(
         if counts is not None and request.viewer.principals is not None:
             counts = counts.without_frequencies()
         coverage = None if counts is None else measure_coverage(query, counts, hit.texts)
-        similarity: float | None = None
-        if scale is not None and result.legs.vector:
-            # A chunk that is not among the nearest ones is at most as near as the last of them.
-            cosine = hit.fused.vector_score
-            similarity = scale.place(result.legs.vector[-1].score if cosine is None else cosine)
+        similarity, lead = _measure_similarity(hit, result)
         evidence.append(
             Evidence(
                 coverage.share if coverage else None,
@@ -77,9 +74,32 @@ def gather_evidence(
                 script_of(query),
                 "other" if scale is None else scale.model,
                 scale is not None and asked_in is not None and language_of(hit.row.text) != asked_in,
+                _count_chunks(request, result),
+                lead,
             )
         )
     return evidence
+
+
+def _count_chunks(request: SearchRequest, result: BaseResults) -> int:
+    """How many chunks the hit was the best of. For callers who don't see everything, of those that they see, or an ordinary number:
+    a score must not reveal how much there is that they can't see."""
+    seen, counts = len(result.legs.vector), result.keyword.term_counts
+    if request.viewer.principals is not None or counts is None:
+        return seen if 0 < seen < _MANY_CANDIDATES else relevance.ORDINARY_CHUNKS
+    return counts.chunks
+
+
+def _measure_similarity(hit: LoadedHit, result: BaseResults) -> tuple[float | None, float]:
+    """How near a hit is on the embedder's scale, and how much nearer than the tenth chunk."""
+    nearest, scale = result.legs.vector, result.scale
+    if scale is None or not nearest:
+        return None, 0.0
+    # A chunk that is not among the nearest ones is at most as near as the last of them.
+    cosine = hit.fused.vector_score
+    similarity = scale.place(nearest[-1].score if cosine is None else cosine)
+    tenth = nearest[min(relevance.LEAD_RANK, len(nearest)) - 1].score
+    return similarity, similarity - scale.place(tenth)
 
 
 def weigh_languages(
