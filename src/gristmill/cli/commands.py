@@ -11,6 +11,7 @@ from rich.markup import escape
 from gristmill import __version__, clock
 from gristmill.cli import (
     activity_commands,
+    backup_commands,
     connector_commands,
     embedder_commands,
     index_commands,
@@ -270,6 +271,17 @@ cli.command(examples=["gristmill sync work --wait", "gristmill sync work --dry-r
 cli.add_typer(key_commands.key_cli, name="keys")
 cli.add_typer(mcp_commands.mcp_cli)
 cli.command(local=True, examples=["gristmill audit --limit 10"])(key_commands.audit)
+cli.command(
+    local=True,
+    examples=[
+        "gristmill backup /backup/gristmill --keep 14",
+        "gristmill backup s3://bucket/gristmill",
+        "gristmill backup /backup/gristmill --list",
+    ],
+)(backup_commands.backup)
+cli.command(local=True, examples=["gristmill restore /backup/gristmill --data-dir /srv/gristmill"])(
+    backup_commands.restore
+)
 
 
 def _finish(outcome: Any, as_json: bool) -> None:

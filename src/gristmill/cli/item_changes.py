@@ -36,7 +36,6 @@ def rename_item(
     "edit",
     examples=[
         f'gristmill item edit {_EXAMPLE_ID} --text "Refunds take a week."',
-        f"gristmill item edit {_EXAMPLE_ID} < refunds.md",
     ],
 )
 def edit_note(

@@ -119,3 +119,27 @@ async def find_deleting_names(tx: Tx, limit: int) -> list[str]:
 async def drop_deleting_names(tx: Tx, names: Sequence[str]) -> None:
     """Drop names that are deleted from the store."""
     await queries.run(tx, "drop_deleting_names", names=list(names))
+
+
+# ── back-ups ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def lock_byte_removal(tx: Tx) -> None:
+    """Let no bytes leave the store until the transaction ends. Deletions wait for it, so hold it for a moment only."""
+    await queries.run(tx, "lock_byte_removal")
+
+
+async def lock_byte_removal_shared(tx: Tx) -> None:
+    """Take the right to remove bytes from the store; waits for a back-up that lists them. It is the connection's, so that no
+    transaction is open while the store works: give it back with `unlock_byte_removal_shared`."""
+    await queries.run(tx, "lock_byte_removal_shared")
+
+
+async def unlock_byte_removal_shared(tx: Tx) -> None:
+    """Give the right to remove bytes back."""
+    await queries.run(tx, "unlock_byte_removal_shared")
+
+
+async def names_in_store(tx: Tx) -> list[str]:
+    """All names whose bytes may be in the store, also those that are about to be deleted."""
+    return await queries.values(tx, "names_in_store")

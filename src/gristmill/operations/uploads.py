@@ -112,7 +112,12 @@ async def delete_marked(db: Database, blobs: BlobStore) -> None:
 
 
 async def _remove(db: Database, blobs: BlobStore, names: Sequence[str]) -> None:
-    await blobs.delete(names)
-    await faults.point("remove.bytes_gone")
+    """Delete the bytes of these names, then the names. The lock is one that only back-ups wait for."""
     async with db.connection() as tx:
+        await contents.lock_byte_removal_shared(tx)
+        try:
+            await blobs.delete(names)
+        finally:
+            await contents.unlock_byte_removal_shared(tx)
+        await faults.point("remove.bytes_gone")
         await contents.drop_deleting_names(tx, names)

@@ -143,6 +143,20 @@ class BlobStore:
             raise
         return blob
 
+    async def restore(self, name: str, chunks: AsyncIterable[bytes]) -> None:
+        """Store bytes under the name that they had when they were backed up."""
+        writer: BlobWriter = FileBlobWriter(self._folder) if self._folder else ObjectBlobWriter(self._store)
+        try:
+            async with contextlib.aclosing(_join_chunks(chunks, writer.part_bytes)) as parts:
+                async for part in parts:
+                    with _translate_errors():
+                        await writer.write(part)
+            with _translate_errors():
+                await writer.commit(_path(name))
+        except BaseException:
+            await writer.discard()
+            raise
+
     async def read(self, name: str) -> AsyncGenerator[bytes]:
         """The bytes of a blob, part by part."""
         size = await self.size(name)
