@@ -37,7 +37,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bench.free_embedder import FreeEmbedder
 from bench.reads_load import PAGE
 from gristmill import app, catalog, identity, niceness
-from gristmill.catalog import BaseId, ItemId, Viewer
+from gristmill.catalog import BaseId, ItemFilter, ItemId, Viewer
 from gristmill.cli.serve import Server
 from gristmill.client import AsyncClient
 from gristmill.identity import LOCAL_ORG, NewApiKey
@@ -138,7 +138,7 @@ class InProcess:
     async def query_page(self) -> Any:
         """The statement for a page."""
         return await catalog.list_items(
-            self._db.reads, self._base, limit=PAGE, after=self._ids[0], viewer=_VIEWER
+            self._db.reads, self._base, ItemFilter(), limit=PAGE, after=self._ids[0], viewer=_VIEWER
         )
 
     async def measure(self, name: str, shape: str, count: int) -> float:
