@@ -239,6 +239,7 @@ async def gristmill(
             asker,
             api.ActivityRecorder(db),
         )
+        stack.push_async_callback(context.page_images.close)
         context.metrics.streams.set_function(lambda: broadcaster.subscriber_count)
         yield Gristmill(
             settings, db, embedders, sources, searcher, context, broadcaster, connectors, indexes, worker

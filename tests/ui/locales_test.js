@@ -3,11 +3,12 @@
 
 import { messages as shared } from "../../src/gristmill/server/ui/static/js/locales/zh-common.js";
 import { messages as tend } from "../../src/gristmill/server/ui/static/js/locales/zh-tend.js";
+import { messages as reader } from "../../src/gristmill/server/ui/static/js/locales/zh-reader.js";
 import { messages as admin } from "../../src/gristmill/server/ui/static/js/locales/zh-admin.js";
 import { messages as find } from "../../src/gristmill/server/ui/static/js/locales/zh-find.js";
 import { messages as english } from "../../src/gristmill/server/ui/static/js/locales/en.js";
 
-const common = { ...shared, ...tend };
+const common = { ...shared, ...tend, ...reader };
 const chinese = { ...common, ...admin, ...find };
 /** Modules that are only loaded with the admin pages, which load `zh-admin.js` too. */
 const ADMIN = new RegExp(

@@ -61,8 +61,8 @@ def test_the_progress_of_a_hundred_dropped_files_never_falls(page: Page, ui_url:
     hit = page.get_by_role("link", name=re.compile("page-042.md"))
     expect(hit.locator("mark").first).to_be_visible()
     hit.click()
-    expect(page).to_have_url(re.compile(r"/i/.*chunk="))
-    expect(page.locator(".chunk.current")).to_contain_text("Stone number 42 turns.")
+    expect(page).to_have_url(re.compile(r"/i/.*/read\?.*chunk="))
+    expect(page.locator(".text-block.passage").last).to_contain_text("Stone number 42 turns.")
 
 
 def test_a_row_deleted_while_it_is_indexed_disappears_for_good(

@@ -41,6 +41,7 @@ def page_paths(api: ApiHelper) -> Pages:
         "search": ("/search?q=stones&explain=1", "The miller dresses"),
         "connect": (f"/b/{base}/connect", "Test it"),
         "item": (f"/b/{base}/i/{item}", "The miller dresses"),
+        "reader": (f"/b/{base}/i/{item}/read?q=stones", "The miller dresses"),
         "add": (f"/b/{base}?add=note", "Add content"),
         "base settings": (f"/b/{base}/settings", "Maximum chunk size"),
         "connectors": ("/connectors", f"tool {name}"),

@@ -63,9 +63,12 @@ class Base(TypedDict):
 
 
 class HitBox(TypedDict):
-    """A rectangle on a page, in shares of its width and height, from its upper left to its lower right."""
+    """A rectangle on a page, in shares of its width and height, from its upper left to its lower right, and the characters of the
+    content that it shows."""
 
     page: int
+    start: int
+    end: int
     x0: float
     y0: float
     x1: float

@@ -6,6 +6,7 @@ The caller of a function that writes holds the shared locks of all bases concern
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from gristmill import catalog
@@ -109,6 +110,25 @@ async def publish(tx: Tx, finished: Sequence[FinishedVersion]) -> set[ItemId]:
 async def live_parts(tx: Tx, item_id: ItemId, *, after: int = 0, limit: int = 16) -> list[ContentPart]:
     """The content of the live version, from an offset where a part begins."""
     return await queries.many(tx, ContentPart, "live_parts", id=item_id, after=after, limit=limit)
+
+
+@dataclass(frozen=True)
+class LiveContent:
+    """The content of a live version: its hash and length, and when the version was begun."""
+
+    content_hash: bytes
+    characters: int | None
+    created_at: datetime
+
+
+async def live_content(tx: Tx, item_id: ItemId) -> LiveContent | None:
+    """The content of the live version; None if there is none."""
+    return await queries.maybe(tx, LiveContent, "live_content", id=item_id)
+
+
+async def live_parts_around(tx: Tx, item_id: ItemId, at: int, *, limit: int) -> list[ContentPart]:
+    """Parts of the content of the live version: the one that holds the character at `at`, and those after it."""
+    return await queries.many(tx, ContentPart, "live_parts_around", id=item_id, at=at, limit=limit)
 
 
 async def live_original_name(tx: Tx, item_id: ItemId) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from gristmill.readers import sandbox
 from gristmill.readers.detect import detect_document
-from gristmill.readers.formats import READERS, ocr
+from gristmill.readers.formats import READERS, ocr, page_images
 from gristmill.readers.protocol import Channel, Message
 from gristmill.readers.sink import DocumentRefused, Postponed, ReadTask, Sink
 
@@ -40,7 +40,26 @@ def main(fd: int, parent: int) -> None:
 
 
 def _run_task(channel: Channel, message: Message) -> Message:
-    """Read one document within its limits; returns its last message, a report or an error."""
+    """Do one task within its limits; returns its last message: a report, pages, an image, or an error."""
+    try:
+        return _read_task(channel, message) if message["k"] == "read" else page_images.run(message)
+    except DocumentRefused as refusal:
+        return {"k": "error", "code": refusal.code, "message": refusal.message}
+    except MemoryError:
+        return {"k": "error", "code": "reader_out_of_memory", "message": ""}
+    except RecursionError:
+        return {"k": "error", "code": "corrupt", "message": "It is nested deeper than any document is."}
+    except Exception as error:  # a bug of ours or of a library that this document triggered
+        return _error_reply(error)
+    except BaseException as error:
+        # A panic of Rust code: the library noticed an inconsistency and unwound.
+        if type(error).__name__ != "PanicException":
+            raise
+        return {"k": "error", "code": "corrupt", "message": f"It can't be read: {error}"[:300]}
+
+
+def _read_task(channel: Channel, message: Message) -> Message:
+    """Read one document; returns its report, or that it was postponed."""
     task_fields: dict[str, Any] = message["task"]
     for name in ("path", "scratch"):
         task_fields[name] = Path(task_fields[name])
@@ -55,19 +74,6 @@ def _run_task(channel: Channel, message: Message) -> Message:
         from_start = postponed.from_start
         reply: Message = {"k": "postponed", "from_start": from_start, "needs_ocr": postponed.needs_ocr}
         return reply | {"carried": sink.carried(from_start=from_start)}
-    except DocumentRefused as refusal:
-        return {"k": "error", "code": refusal.code, "message": refusal.message}
-    except MemoryError:
-        return {"k": "error", "code": "reader_out_of_memory", "message": ""}
-    except RecursionError:
-        return {"k": "error", "code": "corrupt", "message": "It is nested deeper than any document is."}
-    except Exception as error:  # a bug of ours or of a library that this document triggered
-        return _error_reply(error)
-    except BaseException as error:
-        # A panic of Rust code: the library noticed an inconsistency and unwound.
-        if type(error).__name__ != "PanicException":
-            raise
-        return {"k": "error", "code": "corrupt", "message": f"It can't be read: {error}"[:300]}
 
 
 def _error_reply(error: Exception) -> Message:

@@ -35,13 +35,15 @@ class TextBox:
 
 @dataclass(frozen=True)
 class PageBox:
-    """A rectangle on a page, as shares of its width and height from the upper left."""
+    """A rectangle on a page, as shares of its width and height from the upper left, and the characters that it shows."""
 
     page: int
     left: float
     top: float
     right: float
     bottom: float
+    start: int
+    end: int
 
 
 def pack(boxes: Iterable[TextBox]) -> bytes:
@@ -96,6 +98,8 @@ def _cut(box: TextBox, start: int, end: int) -> TextBox:
     letter = (box.right - box.left) / (box.end - box.start)
     return replace(
         box,
+        start=max(box.start, start),
+        end=min(box.end, end),
         left=box.left + max(0, start - box.start) * letter,
         right=box.right - max(0, box.end - end) * letter,
     )
@@ -130,7 +134,7 @@ def _page_box(box: TextBox, page: int) -> PageBox:
     left, top, right, bottom = (
         round(place, _ROUNDING) for place in (box.left, box.top, box.right, box.bottom)
     )
-    return PageBox(page, left, top, right, bottom)
+    return PageBox(page, left, top, right, bottom, box.start, box.end)
 
 
 def _to_units(share: float) -> int:

@@ -75,7 +75,10 @@ async def passage_boxes(tx: Tx, viewer: Viewer, passages: Sequence[PassageRange]
         place = paged[row.place - 1]
         passage = passages[place]
         start, end = passage.start - row.part_start, passage.end - row.part_start
-        boxes[place] += boxes_between(row.boxes, row.page, start, end)[: _MAX_BOXES - len(boxes[place])]
+        part_boxes = boxes_between(row.boxes, row.page, start, end)[: _MAX_BOXES - len(boxes[place])]
+        boxes[place] += [
+            replace(box, start=row.part_start + box.start, end=row.part_start + box.end) for box in part_boxes
+        ]
     return boxes
 
 

@@ -26,6 +26,7 @@ from gristmill.search.saved_searches import SavedSearchId
 from gristmill.server.api import caller as callers
 from gristmill.server.api.activity import ActivityRecorder
 from gristmill.server.api.caller import Caller
+from gristmill.server.api.page_images import PageImages
 from gristmill.server.api.rate_limits import SignInLimits
 from gristmill.settings import Settings
 from gristmill.sources.disk import DiskAccess
@@ -51,6 +52,7 @@ class ApiContext:
     readiness: Readiness
     asker: Asker
     activity: ActivityRecorder
+    page_images: PageImages = field(default_factory=PageImages)
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
     sign_in_limits: SignInLimits = field(default_factory=SignInLimits)
 

@@ -36,9 +36,12 @@ class ApiModel(BaseModel):
 
 
 class BoxOut(ApiModel):
-    """A rectangle on a page, in shares of its width and height: from (`x0`, `y0`), its upper left, to (`x1`, `y1`)."""
+    """A rectangle on a page, in shares of its width and height: from (`x0`, `y0`), its upper left, to (`x1`, `y1`). It shows
+    characters `start` to `end` of the content."""
 
     page: int
+    start: int
+    end: int
     x0: float
     y0: float
     x1: float
@@ -47,7 +50,15 @@ class BoxOut(ApiModel):
     @classmethod
     def of(cls, box: PageBox) -> Self:
         """Show `box`."""
-        return cls(page=box.page, x0=box.left, y0=box.top, x1=box.right, y1=box.bottom)
+        return cls(
+            page=box.page,
+            start=box.start,
+            end=box.end,
+            x0=box.left,
+            y0=box.top,
+            x1=box.right,
+            y1=box.bottom,
+        )
 
 
 class RequestModel(ApiModel):

@@ -24,7 +24,11 @@ function chooseLanguage() {
 
 /** @returns {Promise<Messages>} */
 async function chineseMessages() {
-  const parts = await Promise.all([import("./locales/zh-common.js"), import("./locales/zh-tend.js")]);
+  const parts = await Promise.all([
+    import("./locales/zh-common.js"),
+    import("./locales/zh-tend.js"),
+    import("./locales/zh-reader.js"),
+  ]);
   return Object.assign({}, ...parts.map((part) => part.messages));
 }
 

@@ -23,6 +23,12 @@ export const pages = [
     key: (params) => params.base ?? "",
     nav: "/connect",
   },
+  {
+    paths: ["/b/:base/i/:item/read"],
+    load: () => import("./pages/reader.js"),
+    key: (params) => params.item,
+    nav: "/",
+  },
   { paths: ["/b/:base/settings"], load: () => import("./pages/base-settings.js"), nav: "/", audience: "admin" },
   {
     paths: ["/connectors", "/connectors/:connector", "/connectors/:connector/runs/:run"],

@@ -9,6 +9,7 @@ import { navItems } from "./pages.js";
 import { dialog } from "./components/dialog.js";
 import { icon } from "./components/icon.js";
 import { readable } from "./readable.js";
+import { readerUrl } from "./reader-link.js";
 import { go } from "./router.js";
 import { allows } from "./session.js";
 
@@ -49,7 +50,7 @@ async function searchChoices(typed, signal) {
     icon: "search",
     label: hit.title,
     hint: `${names.get(hit.baseId) ?? ""} · ${readable(hit.text, []).text.slice(0, 80).replace(/\s+/g, " ")}`,
-    to: `/b/${hit.baseId}/i/${hit.itemId}?${new URLSearchParams({ q: typed, chunk: hit.chunkId })}`,
+    to: readerUrl({ ...hit, page: hit.source.page }, { q: typed }),
   }));
 }
 

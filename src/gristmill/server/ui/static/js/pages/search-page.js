@@ -9,6 +9,7 @@ import { button } from "../components/button.js";
 import { lazy } from "../components/lazy.js";
 import { emptyState, setPageTitle } from "../components/status.js";
 import { segments } from "../components/tabs.js";
+import { readerUrl } from "../reader-link.js";
 import { setQuery } from "../router.js";
 import { searchBox } from "../search/box.js";
 import { countFilters, fromQuery, toQuery, toRequest } from "../search/criteria.js";
@@ -90,7 +91,7 @@ function panelButton(isOpen, count, toggle) {
 
 /** @param {Hit} hit @param {string} text */
 function hitUrl(hit, text) {
-  return `/b/${hit.baseId}/i/${hit.itemId}?${new URLSearchParams({ q: text, chunk: hit.chunkId })}`;
+  return readerUrl({ ...hit, page: hit.source.page }, { q: text });
 }
 
 /**

@@ -11,6 +11,7 @@ import { kebab } from "../../components/menu.js";
 import { bar, emptyState, isContainer, relativeTime, status, statusOf } from "../../components/status.js";
 import { tabs } from "../../components/tabs.js";
 import { go, setQuery } from "../../router.js";
+import { readerUrl } from "../../reader-link.js";
 import { allows } from "../../session.js";
 import { tagsOf } from "../../tree/row.js";
 import { waitingText } from "../../tree/waiting.js";
@@ -167,7 +168,7 @@ function itemFacts(item, base, id, actions) {
         ${() => documentFacts(item.value)}
       </dl>
       ${() => itemBanners(item.value, actions.canChange() ? () => actions.reindex([id]) : null)}
-      <div class="links">${() => originalLink(item.value)}${whyNot}</div>
+      <div class="links">${() => readerLink(base, item.value)}${() => originalLink(item.value)}${whyNot}</div>
     </div>
   `;
 }
@@ -223,6 +224,13 @@ function itemBanners(item, retry) {
     item.waitingFor ? notice("pause", waitingText(item)) : null,
     ...warningsOf(item).map((warning) => notice("warn", warning)),
   ];
+}
+
+/** @param {string} base @param {Item} item */
+function readerLink(base, item) {
+  if (isContainer(item.type) || !item.version) return null;
+  const url = readerUrl({ baseId: base, itemId: item.id }, new URLSearchParams(location.search));
+  return html`<a class="button line small" href="${url}">${icon("file")}<span>${t("Open reader")}</span></a>`;
 }
 
 /** @param {Item} item */

@@ -10,6 +10,7 @@ import { button } from "../../components/button.js";
 import { lazy } from "../../components/lazy.js";
 import { openMenu } from "../../components/menu.js";
 import { segments } from "../../components/tabs.js";
+import { readerUrl } from "../../reader-link.js";
 import { setQuery } from "../../router.js";
 import { allows } from "../../session.js";
 import { searchBox } from "../../search/box.js";
@@ -36,9 +37,8 @@ export function searchPane(base, route) {
   });
   const toUrl = (/** @type {Hit} */ hit) => {
     const query = new URLSearchParams(location.search);
-    query.set("chunk", hit.chunkId);
     query.delete("ask");
-    return `/b/${base}/i/${hit.itemId}?${query}`;
+    return readerUrl({ ...hit, baseId: base, page: hit.source.page }, query);
   };
   const openWhyNot = async () => (await import("./why-not.js")).openWhyNot(base, param("q"), mode());
   const whyNotButton = () => button(t("Why is a document missing?"), openWhyNot, { small: true, kind: "quiet" });

@@ -1,0 +1,61 @@
+"""Pages of documents, and their text as safe HTML."""
+
+from uuid import UUID
+
+from gristmill.server.api.schemas.common import ApiModel
+
+
+class PageOut(ApiModel):
+    """A page: its size in points, or in pixels of an image; `label` is its printed number, null if that is its number."""
+
+    width: float
+    height: float
+    label: str | None
+
+
+class OutlineOut(ApiModel):
+    """A bookmark of the file; the outermost have level 1."""
+
+    level: int
+    title: str
+    page: int
+
+
+class PagesOut(ApiModel):
+    """The pages of a document. `revision` identifies what was read: with it, pictures can be cached without expiry."""
+
+    item_id: UUID
+    revision: str
+    count: int
+    pages: list[PageOut]
+    outline: list[OutlineOut]
+
+
+class BlockOut(ApiModel):
+    """A block of the content (a paragraph, a list, a table …) as sanitised HTML: characters `start` to `end`. `line` is the number
+    of its first line if it is code."""
+
+    start: int
+    end: int
+    page: int | None
+    line: int | None
+    html: str
+
+
+class HeadingOut(ApiModel):
+    """A heading of the blocks."""
+
+    level: int
+    title: str
+    start: int
+    page: int | None
+
+
+class RenderedOut(ApiModel):
+    """Blocks of the content in order. `previous` and `next` are where to ask for those before and after; null at the ends."""
+
+    characters: int
+    previous: int | None
+    next: int | None
+    blocks: list[BlockOut]
+    headings: list[HeadingOut]

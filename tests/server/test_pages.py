@@ -1,0 +1,129 @@
+"""The pages of documents as pictures, and their text as HTML that is safe to show."""
+
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from PIL import Image
+
+from gristmill.server.api.rendered_text import cut_window, render, sanitise
+from tests.readers import samples
+from tests.wait_until import wait_until
+
+MARKDOWN = "# Stones\n\nDress *them* in [spring](https://example.org/a) & autumn.\n\n```py\nx = 1\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<svg><script>alert(1)</script><foreignObject><iframe src=//evil.test></iframe></foreignObject></svg>",
+    "<style>@import url(//evil.test/a.css)</style>",
+    '<p style="background:url(//evil.test/b.png)" id=location name=body class=toast onclick=alert(1)>text</p>',
+    '<meta http-equiv="refresh" content="0;url=//evil.test"><base href="//evil.test/">',
+    '<form action="//evil.test"><input name=attributes><button formaction=javascript:alert(1)>x</button></form>',
+    "<iframe srcdoc='<script>alert(1)</script>'></iframe><object data=//evil.test></object><embed src=//evil.test>",
+    "[a](javascript:alert(1)) [b](data:text/html,x) [c](//evil.test) [d](/api/keys) <a href=vbscript:x>e</a>",
+    "![alt](https://evil.test/c.png) <video src=//evil.test poster=//evil.test></video>",
+    "<math><mtext><table><mglyph><style><img src=x onerror=alert(1)>",
+    "<noscript><p title='</noscript><img src=x onerror=alert(1)>'>",
+]
+
+
+def test_blocks_know_their_characters_their_code_and_their_headings() -> None:
+    blocks, headings = render(cut_window(MARKDOWN, 100, 100, 7))
+    assert [MARKDOWN[block.start - 100 : block.end - 100].strip().split("\n")[0] for block in blocks] == [
+        "# Stones",
+        "Dress *them* in [spring](https://example.org/a) & autumn.",
+        "```py",
+        "| a | b |",
+    ]
+    assert [block.line for block in blocks] == [None, None, 1, None]
+    assert [(heading.level, heading.title, heading.start, heading.page) for heading in headings] == [
+        (1, "Stones", 100, 7)
+    ]
+    assert (
+        '<a href="https://example.org/a" target="_blank" rel="noopener noreferrer nofollow">spring</a>'
+        in (blocks[1].html)
+    )
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_of_a_hostile_text_runs_or_loads(text: str) -> None:
+    blocks, _ = render(cut_window(f"# Before\n\n{text}\n\nAfter it.", 0, 0, None))
+    markup = "".join(block.html for block in blocks).lower()
+    assert "after it." in markup
+    for word in (
+        "<script",
+        "<img",
+        "<svg",
+        "<style",
+        "<iframe",
+        "<form",
+        "<meta",
+        "<base",
+        "onerror",
+        "onclick",
+    ):
+        assert word not in markup
+    assert not any(word in markup for word in ("src=", "style=", "class=", " id=", "name=", "href"))
+
+
+def test_code_that_begins_before_the_window_is_still_code_with_its_line_numbers() -> None:
+    text = "```py\n" + "".join(f"line_{number} = {number}\n\n" for number in range(4_000)) + "```\n"
+    window = cut_window(text, 0, 30_000, None)
+    assert window.start > 0
+    (block, *_), _ = render(window)
+    first = int(block.html.split("line_")[1].split(" ")[0])
+    assert block.html.startswith("<pre><code>")
+    assert block.line == 2 * first + 1
+    assert text[block.start :].startswith(f"line_{first} ")
+    assert sanitise("<b>x</b>") == "<b>x</b>"
+
+
+@pytest.mark.slow
+async def test_pages_are_drawn_cached_by_what_was_read_and_refused_once_the_file_has_changed(
+    http: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    base = (await http.post("/api/knowledge-bases", json={"name": "pages"})).json()["id"]
+    path = tmp_path / "two.pdf"
+    path.write_bytes(samples.pdf(["The miller grinds rye.", "The baker buys oats."]))
+    answer = await http.post(
+        f"/api/knowledge-bases/{base}/items",
+        json={"items": [{"type": "file", "path": str(path)}, {"type": "note", "content": "# A note"}]},
+    )
+    item, note = (created["id"] for created in answer.json()["created"])
+
+    async def are_completed() -> bool:
+        items = (await http.get(f"/api/knowledge-bases/{base}/items")).json()["items"]
+        return all(item["status"] == "completed" for item in items)
+
+    await wait_until(are_completed, limit=60)
+    pages: dict[str, Any] = (await http.get(f"/api/knowledge-items/{item}/pages")).json()
+    assert (pages["count"], pages["pages"][1]) == (2, {"width": 612.0, "height": 792.0, "label": None})
+    image_path, parameters = (
+        f"/api/knowledge-items/{item}/pages/2",
+        {"width": 350, "revision": pages["revision"]},
+    )
+    image = await http.get(image_path, params=parameters)
+    assert image.headers["content-type"] == "image/jpeg"
+    assert "immutable" in image.headers["cache-control"]
+    with Image.open(io.BytesIO(image.content)) as picture:
+        assert picture.size == (400, 518)
+        darkest, _ = picture.convert("L").crop((40, 30, 200, 60)).getextrema()
+    assert darkest < 100  # the text is there
+    unchanged = await http.get(
+        image_path, params=parameters, headers={"If-None-Match": image.headers["etag"]}
+    )
+    assert unchanged.status_code == 304
+    assert (await http.get(f"/api/knowledge-items/{item}/pages/3")).json()["code"] == "page_not_found"
+    assert (await http.get(f"/api/knowledge-items/{note}/pages")).json()["code"] == "no_pages"
+    rendered = (await http.get(f"/api/knowledge-items/{note}/rendered")).json()
+    assert rendered["blocks"][0]["html"].strip() == "<h1>A note</h1>"
+    assert (rendered["previous"], rendered["next"]) == (None, None)
+    os.utime(path, (2_000_000_000, 2_000_000_000))
+    changed = await http.get(f"/api/knowledge-items/{item}/pages/1")
+    assert (changed.status_code, changed.json()["code"]) == (409, "original_changed")
+    path.unlink()
+    gone = await http.get(f"/api/knowledge-items/{item}/pages/1")
+    assert (gone.status_code, gone.json()["code"]) == (409, "original_gone")

@@ -1,0 +1,185 @@
+"""The reader: from a hit to its marked place, as pages and as text, by keyboard, on a phone; and documents that attack it."""
+
+import http.server
+import re
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.readers import samples
+from tests.ui.harness import PHONE, ApiHelper, Tabs, profile, violations
+from tests.wait_until import LIMIT
+
+pytestmark = pytest.mark.browser
+
+PAGES = 60
+CODE = "".join(f"def stone_{number}():\n    return {number}\n" for number in range(120))
+_HOSTILE = """# Wharf
+
+The wharf ledger is safe to read.
+
+<script>alert(1); fetch("ORIGIN/script")</script>
+<img src="ORIGIN/img.png" onerror="alert(1)"><svg onload="alert(1)"><script>alert(1)</script></svg>
+<style>@import url("ORIGIN/style.css"); body { background: url(ORIGIN/body.png) }</style>
+<div style="background: url(ORIGIN/div.png)" class="toast" id="location" name="body">styled</div>
+<iframe src="ORIGIN/frame"></iframe><object data="ORIGIN/object"></object><embed src="ORIGIN/embed">
+<form action="ORIGIN/form"><input name="attributes" autofocus onfocus="alert(1)"></form>
+<link rel="stylesheet" href="ORIGIN/link.css"><meta http-equiv="refresh" content="0;url=ORIGIN/meta"><base href="ORIGIN/">
+<video src="ORIGIN/video" poster="ORIGIN/poster"></video><math><mtext><style><img src=x onerror=alert(1)></style></math>
+
+![tracker](ORIGIN/markdown.png) [run](javascript:alert(1)) [data](data:text/html,<script>alert(1)</script>) [own](/api/keys)
+
+The end of the wharf.
+"""
+
+
+@contextmanager
+def other_origin() -> Generator[tuple[str, list[str]]]:
+    """A server of another origin, and the paths that were requested from it."""
+    requested: list[str] = []
+
+    class Recorder(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requested.append(self.path)
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", requested
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def add_files(api: ApiHelper, base: str, files: dict[str, bytes]) -> dict[str, str]:
+    """Upload files, wait until they are completed, and return their ids by title."""
+    form = [("files", (name, data)) for name, data in files.items()]
+    assert api.http.post(f"/api/knowledge-bases/{base}/files", files=form).status_code == 202
+    end, items = time.monotonic() + 4 * LIMIT, list[dict[str, str]]()
+    while not items or any(item["status"] not in ("completed", "failed") for item in items):
+        assert time.monotonic() < end, "the files are not read"
+        items = api.http.get(f"/api/knowledge-bases/{base}/items").json()["items"]
+    assert [item["status"] for item in items] == ["completed"] * len(items), items
+    return {item["title"]: item["id"] for item in items}
+
+
+def ledger() -> bytes:
+    """A PDF of which one page, far in, has the passage."""
+    texts = [f"Page {number} of the ledger lists grain." for number in range(1, PAGES + 1)]
+    texts[41] = (
+        "First come the sacks of barley.\nThe heron stands beside the millrace at dusk.\nThen comes the rye."
+    )
+    return samples.pdf(texts)
+
+
+def is_in_view(page: Page, selector: str) -> bool:
+    """Whether an element is within the window."""
+    box = page.locator(selector).first.bounding_box()
+    size = page.viewport_size
+    return box is not None and size is not None and 0 < box["y"] < size["height"]
+
+
+def test_a_hit_opens_its_page_with_the_passage_marked(page: Page, ui_url: str, api: ApiHelper) -> None:
+    base = api.create_base("Ledger")
+    api.add_notes(base, "# Herons\n\nA heron also nests at the weir.")
+    item = add_files(api, base, {"ledger.pdf": ledger()})["ledger.pdf"]
+    page.goto(f"{ui_url}/b/{base}?q=heron+millrace&mode=text")
+    hit = page.get_by_role("link", name=re.compile("ledger.pdf"))
+    hit.focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(rf"/i/{item}/read\?.*chunk="))
+    mark = page.locator(".page-mark-box")
+    expect(mark.first).to_be_visible()
+    expect(page.locator('.page-image[data-page="42"] .page-mark-box.match').first).to_be_visible()
+    assert is_in_view(page, ".page-mark-box.match")
+    image = page.locator('.page-image[data-page="42"] img')
+    expect(image).to_be_visible()
+    image.evaluate("image => image.decode()")
+    expect(page.get_by_text(f"page 42 of {PAGES}")).to_be_visible()
+    assert page.locator(".page-image").count() < 8  # only what is near the viewport
+    assert violations(page) == []
+    # The link can be shared; without its search too.
+    page.goto(re.sub(r"q=[^&]*&", "", page.url))
+    expect(page.locator(".page-mark-box").first).to_be_visible()
+    page.go_back()
+    page.get_by_role("button", name="Side by side").click()
+    expect(page.locator(".text-block.passage", has_text="stands beside the").first).to_be_visible()
+    expect(page.locator(".text-block mark").first).to_be_visible()
+    # By keyboard: the hit before it is in another document, and Escape goes back to the search.
+    expect(page.get_by_text("hit 2 of 2")).to_be_visible()
+    page.keyboard.press("k")
+    expect(page.get_by_role("heading", name="Herons").first).to_be_visible()
+    expect(page.locator(".text-block.passage").first).to_be_visible()
+    page.keyboard.press("j")
+    expect(page.locator(".page-mark-box").first).to_be_visible()
+    page.get_by_role("button", name="Details").click()
+    expect(page.locator(".item-pane")).to_be_visible()
+    page.get_by_role("link", name="Open reader").click()
+    expect(page.locator(".page-image").first).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("searchbox", name="Search this base")).to_have_value("heron millrace")
+
+
+def test_code_has_line_numbers_and_the_reader_works_in_chinese_on_a_phone(
+    browser: Browser, ui_url: str, api: ApiHelper
+) -> None:
+    base = api.create_base("Code")
+    files = {
+        "stones.py": CODE.encode(),
+        "deck.pptx": samples.pptx([("Oats", "and spelt"), ("Rye", "and emmer")]),
+    }
+    items = add_files(api, base, files)
+    with profile(browser, PHONE, "dark", "zh-CN") as tabs:
+        page = tabs.open(f"{ui_url}/b/{base}?q=stone_77&mode=text&pane=search")
+        page.get_by_role("link", name=re.compile("stones.py")).first.click()
+        expect(page.locator(".code-line", has_text="def stone_77")).to_have_attribute("data-line", "155")
+        expect(page.locator(".code-line.passage").first).to_be_visible()
+        expect(page.get_by_role("button", name="返回搜索")).to_be_visible()
+        assert violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
+        page.goto(f"{ui_url}/b/{base}/i/{items['deck.pptx']}/read")
+        expect(page.get_by_text("第 2 张幻灯片")).to_be_visible()
+        page.get_by_role("button", name="大纲").click()
+        page.get_by_role("navigation", name="大纲").get_by_role("button", name="Rye").click()
+        assert violations(page) == []
+        assert tabs.errors == []
+
+
+def test_nothing_of_a_hostile_document_runs_or_loads_from_elsewhere(
+    tabs: Tabs, ui_url: str, api: ApiHelper
+) -> None:
+    base = api.create_base("Hostile")
+    with other_origin() as (origin, requested):
+        hostile = _HOSTILE.replace("ORIGIN", origin)
+        page_html = f"<html><head><title>t</title></head><body><h1>Wharf</h1><p>The wharf ledger is safe to read.</p>{hostile}</body></html>"
+        title = "<img src=x onerror=alert(1)>\u202efdp.md"
+        items = add_files(api, base, {title: hostile.encode(), "page.html": page_html.encode()})
+        loaded: list[str] = []
+        dialogs: list[str] = []
+        page = tabs.context.new_page()
+        page.on("request", lambda request: loaded.append(request.url))
+        page.on("dialog", lambda dialog: dialogs.append(dialog.message) or dialog.dismiss())
+        for item in items.values():
+            page.goto(f"{ui_url}/b/{base}/i/{item}/read")
+            expect(page.locator(".text-block", has_text="wharf ledger is safe").first).to_be_visible()
+            document = page.locator(".reader-document")
+            assert (
+                document.locator("img, svg, iframe, form, input, style, script, object, embed, video").count()
+                == 0
+            )
+            assert document.locator("[style], [id], [name], [onclick], [onload]").count() == 0
+            assert document.locator("a:not([href^='http'])[href]").count() == 0
+        assert dialogs == []
+        assert [url for url in loaded if not url.startswith((ui_url, "blob:", "data:"))] == []
+        assert requested == []
