@@ -19,6 +19,7 @@ from markdown_it.token import Token
 MAX_WINDOW = 24_000  # characters
 _BEFORE = 6_000  # of a window, before the character that was asked for
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$", re.MULTILINE)
+_OPENING, _CLOSING = re.compile(r"(?:`{3,}|~{3,})[^\n]*\n"), re.compile(r"(?:^|(?<=\n))(?:`{3,}|~{3,})\n?\Z")
 _TAGS = frozenset(
     [
         "a",
@@ -156,11 +157,19 @@ def render(window: TextWindow) -> tuple[list[RenderedBlock], list[RenderedHeadin
     return blocks, headings
 
 
-def render_code(window: TextWindow, lines_before: int) -> list[RenderedBlock]:
-    """The window of a file of code, of which so many lines are in front of the window's part."""
-    markup = f"<pre><code>{html.escape(window.text, quote=False)}</code></pre>"
-    end = window.start + len(window.text)
-    return [RenderedBlock(window.start, end, window.page, lines_before + 1, sanitise(markup))]
+def render_code(window: TextWindow, content: str) -> list[RenderedBlock]:
+    """The window of a file of code, whose content may be fenced. The fence is not shown."""
+    text, start = window.text, window.start
+    opening = _OPENING.match(content)
+    if opening and start < opening.end():
+        text, start = text[opening.end() - start :], opening.end()
+    if opening:
+        text = _CLOSING.sub("", text)
+    if not text.strip():
+        return []
+    line = 1 + content.count("\n", opening.end() if opening else 0, start)
+    markup = f"<pre><code>{html.escape(text, quote=False)}</code></pre>"
+    return [RenderedBlock(start, start + len(text), window.page, line, sanitise(markup))]
 
 
 def sanitise(markup: str) -> str:

@@ -143,12 +143,7 @@ async def get_page_image(
 def _is_code(item: Item, text: str) -> bool:
     """Whether the content is the text of a file of code, as it is."""
     name = str(item.source.get("name") or item.source.get("path") or item.title)
-    is_fenced = text.startswith(("```", "~~~"))
-    return (
-        item.type == "file"
-        and not is_fenced
-        and detect_format(text[:4096].encode(), name, None).kind == "code"
-    )
+    return item.type == "file" and detect_format(text[:4096].encode(), name, None).kind == "code"
 
 
 @router.get("/{item_id}/rendered")
@@ -182,7 +177,7 @@ async def get_rendered(
     rendered: list[tuple[list[RenderedBlock], list[RenderedHeading]]]
     if is_code:
         content = "".join(part.text for part in before)
-        rendered = [(render_code(window, content.count("\n", 0, window.start)), []) for window in windows]
+        rendered = [(render_code(window, content), []) for window in windows]
     else:
         rendered = await asyncio.to_thread(lambda: [render(window) for window in windows])
     return RenderedOut(
