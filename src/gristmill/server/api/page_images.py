@@ -69,13 +69,13 @@ class PageImages:
         """Stop the child processes."""
         await self._pool.close()
 
-    def cached_image(self, key: str, page: int, width: int) -> bytes | None:
+    def image_in_cache(self, key: str, page: int, width: int) -> bytes | None:
         """A picture that was drawn before."""
         if (image := self._images.get((key, page, width))) is not None:
             self._images.move_to_end((key, page, width))
         return image
 
-    def cached_pages(self, key: str) -> PageList | None:
+    def pages_in_cache(self, key: str) -> PageList | None:
         """A list that was made before."""
         return self._lists.get(key)
 
@@ -83,7 +83,7 @@ class PageImages:
         """The pages of the file at `path`."""
         message = await self._run(base, {"k": "pages", "task": _task(path)})
         labels = message["labels"]
-        found = PageList(
+        page_list = PageList(
             tuple(
                 PageSize(width, height, "" if label == str(number) else label)
                 for number, ((width, height), label) in enumerate(
@@ -92,10 +92,10 @@ class PageImages:
             ),
             tuple(OutlineEntry(level, title, page) for level, title, page in message["outline"]),
         )
-        self._lists[key] = found
+        self._lists[key] = page_list
         while len(self._lists) > _MAX_CACHED_LISTS:
             self._lists.popitem(last=False)
-        return found
+        return page_list
 
     async def image(
         self,

@@ -1,7 +1,7 @@
 """Canonical content as HTML that is safe to show: markdown-it parses it, ammonia (nh3) sanitises every block.
 
 Allowed are the elements of text and tables, without ids, classes and styles. Links lead to http, https and mailto addresses only, in
-another tab, and tell no one where they were followed from. Images are shown as their description: nothing is loaded from elsewhere.
+another tab, without a referrer. Images are shown as their description: nothing is loaded from elsewhere.
 
 Content is rendered in windows, whose edges are blank lines, so that a document of any length costs the same. Pure.
 """

@@ -83,7 +83,7 @@ async def _require_paged(context: ApiContext, item_id: ItemId, viewer: Viewer) -
 async def list_pages(item_id: PathItem, context: CurrentContext, viewer: CurrentViewer) -> PagesOut:
     """List the pages of a PDF or image file, with their sizes, and its bookmarks."""
     paged = await _require_paged(context, item_id, viewer)
-    pages = context.page_images.cached_pages(paged.key)
+    pages = context.page_images.pages_in_cache(paged.key)
     if pages is None:
         async with local_original(context.sources, paged.item, paged.live, paged.blob) as path:
             pages = await context.page_images.pages(paged.key, str(paged.item.base_id), path)
@@ -127,7 +127,7 @@ async def get_page_image(
     }
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
-    image = context.page_images.cached_image(paged.key, page, width)
+    image = context.page_images.image_in_cache(paged.key, page, width)
     if image is None:
 
         async def is_wanted() -> bool:
