@@ -224,7 +224,6 @@ async def gristmill(
         asker = Asker(searcher, chat_model)
         blob_folder = settings.data_dir if settings.blob_url is None else None
         readiness = Readiness(db, embedders.default, blob_folder, indexes)
-        stack.push_async_callback(readiness.close)
         context = api.ApiContext(
             db,
             embedders,
@@ -239,7 +238,7 @@ async def gristmill(
             asker,
             api.ActivityRecorder(db),
         )
-        stack.push_async_callback(context.page_images.close)
+        stack.push_async_callback(context.close)
         context.metrics.streams.set_function(lambda: broadcaster.subscriber_count)
         yield Gristmill(
             settings, db, embedders, sources, searcher, context, broadcaster, connectors, indexes, worker

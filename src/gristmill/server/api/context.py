@@ -56,6 +56,11 @@ class ApiContext:
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
     sign_in_limits: SignInLimits = field(default_factory=SignInLimits)
 
+    async def close(self) -> None:
+        """Stop what checks and draws in the background."""
+        await self.page_images.close()
+        await self.readiness.close()
+
     def disk_access(self, caller: Caller) -> DiskAccess:
         """What this caller may have the server read of its disk: with a key, only what is below `allowed_paths`."""
         return self.sources.disk.unconfined() if caller.is_local_user else self.sources.disk

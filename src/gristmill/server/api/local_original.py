@@ -49,7 +49,7 @@ async def local_original(
     try:
         original = await source.read()
     except (Permanent, Transient) as error:
-        raise _gone(item) from error
+        raise _missing_file_error(item) from error
     if original.path is not None and not original.temporary:
         yield original.path
         return
@@ -65,7 +65,7 @@ def _require_unchanged(source: FileSource, item: Item, live: LiveContent) -> Non
         with source.open() as file:
             status = os.fstat(file.fileno())
     except (Permanent, Transient) as error:
-        raise _gone(item) from error
+        raise _missing_file_error(item) from error
     modified = datetime.fromtimestamp(status.st_mtime, UTC)
     if modified > live.created_at + _CLOCK_SLACK or item.size_bytes not in (None, status.st_size):
         raise Conflict(
@@ -74,7 +74,7 @@ def _require_unchanged(source: FileSource, item: Item, live: LiveContent) -> Non
         )
 
 
-def _gone(item: Item) -> Conflict:
+def _missing_file_error(item: Item) -> Conflict:
     return Conflict(
         f"The file {item.source.get('path', item.title)} can no longer be read. Its text is still here.",
         code="original_gone",
