@@ -59,7 +59,7 @@ def test_an_item_is_renamed_tagged_moved_and_edited_with_the_keyboard_alone(
     expect(page.get_by_role("row", name=re.compile("Alpha"))).to_have_count(0)
 
     page.get_by_role("row", name=re.compile("Beta wheel")).click()
-    page.locator(".item-pane").get_by_role("button", name="More").click()
+    page.locator(".item-pane .pane-head").get_by_role("button", name="More").click()
     page.get_by_role("menuitem", name="Edit note").click()
     page.get_by_role("dialog", name="Edit note").get_by_label("Text").fill("Beta turns barley")
     page.get_by_role("button", name="Save").click()
