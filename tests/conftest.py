@@ -224,6 +224,7 @@ def session_settings(cache_dir: Path) -> Settings:
             "lease": 2,
             "stop_grace": 0.5,  # at the end of a test, for jobs that it left running
             "reconcile_cron": NEVER,
+            "watch_folders": False,  # tests of watches turn it on
             "reader_processes": 1,  # by default, the first document that needs one starts one for each core
         }
     )

@@ -48,6 +48,9 @@ from gristmill.ingest.image_describers import (
 )
 from gristmill.ingest.move_items import tending_handlers
 from gristmill.ingest.processors import Processor
+from gristmill.ingest.refresh.due import due_schedule
+from gristmill.ingest.refresh.handlers import refresh_handlers
+from gristmill.ingest.refresh.watch import FolderWatcher
 from gristmill.ingest.stages import Stages
 from gristmill.ingest.swap import EmbedderSwapper
 from gristmill.ingest.transcribe import NO_TRANSCRIPTION
@@ -195,20 +198,8 @@ async def gristmill(
             stack.push_async_callback(transcriber.close)
         indexes = EngineIndexes(engine) if engine is not None else services.create_indexes(settings)
         stack.push_async_callback(indexes.close)
-        parts = _WorkerParts(
-            settings,
-            db,
-            listener,
-            embedders,
-            sources,
-            sender,
-            readers,
-            connectors,
-            analyst,
-            processors,
-            indexes,
-            transcriber,
-        )
+        outside = (settings, db, listener, embedders, sources, sender)
+        parts = _WorkerParts(*outside, readers, connectors, analyst, processors, indexes, transcriber)
         worker = await _start_worker(parts, stack) if work else None
         listener.start()
         stack.push_async_callback(listener.stop)
@@ -280,7 +271,7 @@ async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.T
     if parts.transcriber is not None:
         await retry_by_cause(db, NO_TRANSCRIPTION)
     async with db.transaction() as tx:
-        await jobs.put_schedules(tx, reconcile.reconcile_schedule(settings.reconcile_cron))
+        await jobs.put_schedules(tx, reconcile.reconcile_schedule(settings.reconcile_cron), due_schedule())
     limits = WorkerLimits(
         slots=settings.worker_slots,
         share=settings.base_share,
@@ -325,14 +316,16 @@ async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.T
         await asyncio.gather(task, return_exceptions=True)
 
     stack.push_async_callback(stop)
-    webhook_task = asyncio.create_task(webhook_pump.run(), name="webhook pump")
-    stack.push_async_callback(_stop_task, webhook_task)
-    compaction_task = asyncio.create_task(compaction.keep_compacting(db), name="compaction")
-    stack.push_async_callback(_stop_task, compaction_task)
-    index_task = asyncio.create_task(update_index.keep_queueing(db), name="index updates")
-    stack.push_async_callback(_stop_task, index_task)
-    embedder_task = asyncio.create_task(load_embedder(parts.embedders), name="embedder warm-up")
-    stack.push_async_callback(_stop_task, embedder_task)
+    if settings.watch_folders:
+        watcher = FolderWatcher(db, parts.sources.disk, settings.lease)
+        stack.push_async_callback(_stop_task, asyncio.create_task(watcher.run(), name="folder watch"))
+    for name, background_work in (
+        ("webhook pump", webhook_pump.run()),
+        ("compaction", compaction.keep_compacting(db)),
+        ("index updates", update_index.keep_queueing(db)),
+        ("embedder warm-up", load_embedder(parts.embedders)),
+    ):
+        stack.push_async_callback(_stop_task, asyncio.create_task(background_work, name=name))
     return task
 
 
@@ -369,6 +362,7 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> di
         ReindexSubtree.kind: Handler(rebuilder.reindex),
         DeliverEvents.kind: Handler(WebhookDeliverer(db, parts.sender).deliver),
         Reconcile.kind: Handler(reconciler.reconcile),
+        **refresh_handlers(db, sources, stages, queue_limits),
         SyncConnector.kind: Handler(synchroniser.sync, synchroniser.record_failure),
         SyncAccess.kind: Handler(PermissionSync(db, parts.connectors).sync),
         CheckFileProcessing.kind: Handler(converter.check, converter.record_failure),

@@ -21,6 +21,9 @@
     deliver_events    webhook           its own  unlimited   webhook                   normal, in a pool of its own
     sync_connector    connector         its own  9           connector                 normal; interactive when a user starts it
     sync_access       connector         its own  5           connector                 normal
+    find_due          –                 its own  3           one                       normal
+    refresh_documents base, items       base     5           base, or its items        bulk
+    refresh_container base, item        base     5           item                      bulk; normal when a user asks for it
     reconcile         thorough          its own  3           thorough or not           normal
 
 A new kind is added here, handled in `ingest/`, `connectors/`, `events/` or `integrity/`, and connected to its handler in
@@ -371,6 +374,50 @@ class SyncAccess(Work):
 
 
 @dataclass(frozen=True)
+class FindDue(Work):
+    """Queue checks for the bases that have sources to be checked now. Its schedule is the only standing cost of freshness."""
+
+    kind = "find_due"
+    attempts = 3
+
+    def key(self) -> str:
+        """One at a time."""
+        return "refresh:due"
+
+
+@dataclass(frozen=True)
+class RefreshDocuments(Work):
+    """Check the sources of pages and files that are due, or of these, and index what has changed."""
+
+    kind = "refresh_documents"
+    priority = Priority.BULK
+
+    base_id: BaseId
+    item_ids: tuple[ItemId, ...] = ()
+
+    def key(self) -> str:
+        """One per base, or per selection."""
+        if self.item_ids:
+            return _selection_key(self.base_id, self.item_ids, "refresh")
+        return f"knowledge:{self.base_id}:refresh"
+
+
+@dataclass(frozen=True)
+class RefreshContainer(Work):
+    """Compare a folder, sitemap or site with its source, and file, index or remove what differs."""
+
+    kind = "refresh_container"
+    priority = Priority.BULK
+
+    base_id: BaseId
+    item_id: ItemId
+
+    def key(self) -> str:
+        """One per container."""
+        return f"item:{self.item_id}:refresh"
+
+
+@dataclass(frozen=True)
 class Reconcile(Work):
     """Look for what should not be, and put it right."""
 
@@ -386,7 +433,14 @@ class Reconcile(Work):
 
 # Kinds that belong to no base: their lanes are their own.
 KINDS_WITHOUT_BASE = frozenset(
-    {DeliverEvents.kind, Reconcile.kind, CancelConversion.kind, SyncConnector.kind, SyncAccess.kind}
+    {
+        DeliverEvents.kind,
+        Reconcile.kind,
+        FindDue.kind,
+        CancelConversion.kind,
+        SyncConnector.kind,
+        SyncAccess.kind,
+    }
 )
 
 

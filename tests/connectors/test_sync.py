@@ -13,6 +13,7 @@ from gristmill.errors import Conflict
 from gristmill.integrity.reconcile import Reconciler
 from gristmill.operations import bases
 from gristmill.operations.delete import delete
+from gristmill.operations.freshness import take_back
 from tests.connectors.fakes.github import FakeGitHub
 from tests.connectors.fakes.tool import SECRET, FakeTool, fake_tool_fixture, rate_limited
 from tests.connectors.harness import ConnectorHarness
@@ -189,6 +190,25 @@ async def test_a_container_that_a_user_deleted_is_not_filled_again(harness: Conn
     harness.tool.add()
     assert (await harness.sync()).status == "success"
     assert await harness.indexed_documents() == {}
+
+
+async def test_a_document_that_a_user_deleted_stays_deleted_until_it_is_taken_back(
+    harness: ConnectorHarness,
+) -> None:
+    await harness.sync()
+    documents = await harness.indexed_documents()
+    ((record, source_id),) = await harness.fetch(
+        "select id, source_key from item where type = 'record' order by id limit 1"
+    )
+    await delete(harness.mill.db, harness.base.id, [record])
+    for pick in range(len(documents)):
+        harness.tool.edit(pick)
+    assert (await harness.sync()).status == "success"
+    assert set(await harness.indexed_documents()) == set(documents) - {source_id}
+    taken_back = await take_back(harness.mill.db, harness.base.id, None, admin.forget_records)
+    assert [exclusion.source_key for exclusion in taken_back] == [source_id]
+    await harness.sync()
+    await harness.assert_matches_tool()
 
 
 # ── permissions ──────────────────────────────────────────────────────────────────────────────────────────

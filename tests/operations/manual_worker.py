@@ -21,8 +21,13 @@ from gristmill.errors import GristmillError, LeaseLost, Permanent
 from gristmill.faults import FaultInjected
 from gristmill.ingest import Converter, Expander, ImageAnalyser, Pipeline, ReaderPool, Reindexer, Remover
 from gristmill.ingest.image_describers import ImageDescriber
+from gristmill.ingest.index_title import TitleIndexer
 from gristmill.ingest.move_index import IndexMover
 from gristmill.ingest.processors import Processor
+from gristmill.ingest.refresh.containers import ContainerRefresher
+from gristmill.ingest.refresh.documents import DocumentRefresher
+from gristmill.ingest.refresh.due import DueFinder
+from gristmill.ingest.stages import Stages
 from gristmill.ingest.swap import EmbedderSwapper
 from gristmill.ingest.update_index import IndexUpdater
 from gristmill.integrity import invariants
@@ -43,11 +48,15 @@ from gristmill.work import (
     CompactBase,
     DeleteBase,
     DeleteSubtree,
+    FindDue,
     IndexDocument,
+    IndexTitle,
     MoveIndex,
     OnActive,
     PrepareRoot,
     Reconcile,
+    RefreshContainer,
+    RefreshDocuments,
     ReindexSubtree,
     RemoveChunkSet,
     SwapEmbedder,
@@ -108,6 +117,10 @@ class ManualWorker:
             SwapEmbedder.kind: Handler(swapper.run, swapper.record_failure),
             RemoveChunkSet.kind: Handler(remover.remove_chunk_set),
             CompactBase.kind: Handler(Compactor(db).compact),
+            IndexTitle.kind: Handler(TitleIndexer(db, pipeline.offload).run),
+            FindDue.kind: Handler(DueFinder(db).find),
+            RefreshDocuments.kind: Handler(DocumentRefresher(db, originals, Stages()).refresh),
+            RefreshContainer.kind: Handler(ContainerRefresher(db, originals, Stages()).refresh),
             Reconcile.kind: Handler(Reconciler(db, originals.blobs, timedelta(days=30)).reconcile),
         }
         if analyst is not None:

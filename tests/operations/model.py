@@ -1,7 +1,7 @@
 """A simple model of the catalog, and the checks that compare the database with it after any sequence of operations.
 
 The model knows which roots and notes exist, what is on the disk, and what was deleted. At the end everything that exists is
-re-indexed: then exactly the current texts are searchable. After that everything is deleted: nothing is left.
+re-indexed: then exactly the current texts are searchable, except for what was deleted from a folder. After that everything is deleted: nothing is left.
 """
 
 import asyncio
@@ -123,8 +123,14 @@ class Model(RuleBasedStateMachine):
             await self.work_until_idle()
         expected = Counter(self.texts.values())
         unreadable_count = 0
-        for path in self.roots.values():
-            below = [text for file, text in self.files.items() if file.is_relative_to(path)]
+        excluded = await self.worker.rows("select root_id, source_key from exclusion")
+        for root, path in self.roots.items():
+            left_out = [Path(source) for owner, source in excluded if owner == root]
+            below = [
+                text
+                for file, text in self.files.items()
+                if file.is_relative_to(path) and not any(file.is_relative_to(each) for each in left_out)
+            ]
             expected.update(text for text in below if text is not None)
             unreadable_count += below.count(None)
         completed_rows = await self.worker.rows(

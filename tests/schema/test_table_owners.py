@@ -10,7 +10,17 @@ from importlib import resources
 import pytest
 
 OWNERS = {
-    "catalog": {"base", "item", "progress", "chunk_set", "missing_item", "swap"},
+    "catalog": {
+        "base",
+        "item",
+        "progress",
+        "chunk_set",
+        "missing_item",
+        "swap",
+        "item_refresh",
+        "exclusion",
+        "folder_watch",
+    },
     "connectors": {
         "connector",
         "connector_audience",

@@ -50,6 +50,7 @@ class Base:
     expire_days: int | None = None  # how long after its last use it expires
     last_active_at: datetime | None = None  # the last search or change of its items, to the minute
     expires_at: datetime | None = None
+    refresh: dict[str, Any] | None = None  # when its sources are checked; None: never by themselves
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", BaseStatus(self.status))

@@ -70,6 +70,7 @@ async def insert_children(
         metadata=[Jsonb(item.metadata) for item in new],
         chunkings=[Jsonb(item.chunking) for item in new],
         files=[item.file_id for item in new],
+        fingerprints=[item.fingerprint for item in new],
     )
 
 

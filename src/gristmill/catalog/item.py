@@ -54,6 +54,10 @@ class Item:
         None  # the item whose access list applies, in queries that select it; None: its base's
     )
 
+    freshness: dict[str, Any] | None = (
+        None  # when its source is checked, and whether it is watched, in queries that select it
+    )
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", ItemStatus(self.status))
 
@@ -106,6 +110,7 @@ class NewItem:
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     chunking: dict[str, Any] = field(default_factory=dict[str, Any])
     file_id: UUID | None = None
+    fingerprint: str | None = None  # of a file on the disk
 
     def __post_init__(self) -> None:
         if not self.title.isprintable():

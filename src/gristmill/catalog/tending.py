@@ -76,7 +76,9 @@ async def set_parent(
     tx: Tx, roots: Sequence[ItemId], base_id: BaseId, parent_id: ItemId | None
 ) -> list[ItemId]:
     """File subtrees under another container, or at the top of a base; every item that moved."""
-    return await queries.values(tx, "set_parent", roots=list(roots), base=base_id, parent=parent_id)
+    moved = await queries.values(tx, "set_parent", roots=list(roots), base=base_id, parent=parent_id)
+    await queries.run(tx, "move_freshness", ids=moved, base=base_id)
+    return moved
 
 
 async def would_change_access(

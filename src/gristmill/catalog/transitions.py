@@ -4,6 +4,7 @@
     completed | failed       active              request_version                reindex, recover
     any but deleting         active              replace_item                   add with onConflict=replace
     any but deleting         active | failed     request_listed_versions        a container's listing
+    any but deleting         active | failed     request_changed_versions       a comparison of a folder with the disk
     any but deleting         processing          request_attachment_versions    the reading of a new version
     active | failed          preparing | …       requeue_version                retry of a dead job
     active | failed          processing          begin_listing                  a container's listing
@@ -76,6 +77,26 @@ async def request_listed_versions(tx: Tx, children: Sequence[tuple[ItemId, NewIt
         sizes=[new.size_bytes for _, new, _ in children],
         codes=[new.error.code if new.error else None for _, new, _ in children],
         messages=[new.error.message if new.error else None for _, new, _ in children],
+        fingerprints=[new.fingerprint for _, new, _ in children],
+    )
+
+
+async def request_changed_versions(
+    tx: Tx, files: Sequence[tuple[ItemId, NewItem]], cause: UUID
+) -> list[Item]:
+    """Request new versions of files that have changed on the disk. Their containers are derived by the caller."""
+    if not files:
+        return []
+    return await queries.many(
+        tx,
+        Item,
+        "request_changed_versions",
+        cause=cause,
+        ids=[item_id for item_id, _ in files],
+        sizes=[new.size_bytes for _, new in files],
+        fingerprints=[new.fingerprint for _, new in files],
+        codes=[new.error.code if new.error else None for _, new in files],
+        messages=[new.error.message if new.error else None for _, new in files],
     )
 
 
@@ -223,6 +244,11 @@ async def mark_expanded(tx: Tx, containers: Sequence[ExpandedContainer]) -> None
             left_out=[Jsonb(dict(container.left_out)) for container in containers],
         )
         await derive_statuses(tx, expanded)
+
+
+async def is_expanded(tx: Tx, item_id: ItemId) -> bool:
+    """Whether all children of a container's wanted version are filed."""
+    return bool(await queries.values(tx, "is_expanded", id=item_id))
 
 
 # ── a version ends ───────────────────────────────────────────────────────────────────────────────────────

@@ -22,17 +22,31 @@ update item
 returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
           wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata, chunking, file_id;
 
+-- name: request_changed_versions
+-- any but deleting -> active | failed, for files that have changed on the disk since they were listed.
+update item i
+   set wanted_version = i.wanted_version + 1, size_bytes = u.size_bytes, fingerprint = u.fingerprint,
+       expanded_version = case when u.error_code is null then i.expanded_version else i.wanted_version + 1 end,
+       error_code = u.error_code, error_message = u.error_message, updated_at = clock_now(), cause = %(cause)s,
+       status = case when u.error_code is not null then 'failed'
+                     when i.is_container then 'preparing' else 'processing' end
+  from unnest(%(ids)s::uuid[], %(sizes)s::bigint[], %(fingerprints)s::text[], %(codes)s::text[], %(messages)s::text[])
+       u(id, size_bytes, fingerprint, error_code, error_message)
+ where i.id = u.id and i.status <> 'deleting'
+returning i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
+          i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata;
+
 -- name: request_listed_versions
 -- any but deleting -> active | failed, once for each child that a container's new version lists again.
 update item i
-   set listed_version = u.version, wanted_version = i.wanted_version + 1, size_bytes = u.size_bytes,
+   set listed_version = u.version, fingerprint = u.fingerprint, wanted_version = i.wanted_version + 1, size_bytes = u.size_bytes,
        expanded_version = case when u.error_code is null then i.expanded_version else i.wanted_version + 1 end,
        error_code = u.error_code, error_message = u.error_message, updated_at = clock_now(),
        cause = (select p.cause from item p where p.id = i.parent_id),
        status = case when u.error_code is not null then 'failed'
                      when i.is_container then 'preparing' else 'processing' end
-  from unnest(%(ids)s::uuid[], %(versions)s::int[], %(sizes)s::bigint[], %(codes)s::text[], %(messages)s::text[])
-       u(id, version, size_bytes, error_code, error_message)
+  from unnest(%(ids)s::uuid[], %(versions)s::int[], %(sizes)s::bigint[], %(codes)s::text[], %(messages)s::text[],
+              %(fingerprints)s::text[]) u(id, version, size_bytes, error_code, error_message, fingerprint)
  where i.id = u.id and i.status <> 'deleting' and i.listed_version < u.version
 returning i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.error_message, i.warnings, i.source,
           i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata;
@@ -110,6 +124,10 @@ update item i set expanded_version = u.version, left_out = u.left_out, updated_a
   from unnest(%(ids)s::uuid[], %(versions)s::int[], %(left_out)s::jsonb[]) u(id, version, left_out)
  where i.id = u.id and i.wanted_version = u.version and i.status <> 'deleting'
 returning i.id;
+
+-- name: is_expanded
+-- Whether a container's listing is done.
+select id from item where id = %(id)s and expanded_version >= wanted_version and status <> 'deleting';
 
 -- name: publish_versions
 -- active | failed -> completed: the wanted versions become the live ones.

@@ -14,11 +14,10 @@ from gristmill.cli import (
     backup_commands,
     connector_commands,
     embedder_commands,
+    freshness_commands,
     index_commands,
-    item_changes,
     key_commands,
     mcp_commands,
-    question_commands,
     search_commands,
 )
 from gristmill.cli.common import (
@@ -257,9 +256,9 @@ def doctor(as_json: AsJson = False, data_dir: DataDir = None) -> None:
         raise typer.Exit(1)
 
 
-# With the commands of base_commands.py and question_commands.py.
-cli.add_typer(question_commands.base_cli)
-cli.add_typer(item_changes.item_cli)
+# With the commands of base_commands.py, question_commands.py, item_commands.py and item_changes.py.
+cli.add_typer(freshness_commands.base_cli)
+cli.add_typer(freshness_commands.item_cli)
 cli.command(
     examples=["gristmill events", "gristmill events handbook --follow", "gristmill events --type ItemFailed"]
 )(activity_commands.events)

@@ -22,6 +22,7 @@ from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, BaseId
 from gristmill.catalog.access import parse_acl
 from gristmill.connectors import audience_store, store
+from gristmill.connectors.document_store import forget_records
 from gristmill.connectors.model import (
     ConnectorChanges,
     ConnectorContainer,
@@ -63,6 +64,7 @@ __all__ = [
     "find_log_lines",
     "find_run",
     "find_runs",
+    "forget_records",
     "map_identity",
     "repair",
     "require_connector",

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 from gristmill import catalog, contents, events, faults, jobs
-from gristmill.catalog import Base, Item, ItemId, NewItem
+from gristmill.catalog import Base, Item, ItemId, NewItem, exclusions
 from gristmill.connectors import audience_store, document_store, store
 from gristmill.connectors.document_store import KnownDocument
 from gristmill.connectors.markup import strip_unstorable
@@ -191,10 +191,10 @@ class BatchWriter:
         target: ConnectorContainer,
         prepared: PreparedBatch,
     ) -> None:
-        documents = prepared.batch.documents
-        if target.is_deleted or not documents:
+        if target.is_deleted or not prepared.batch.documents:
             return
         container = target.item_id or await _create_container(tx, row, run, base)
+        documents = await _without_excluded(tx, container, prepared.batch.documents)
         keys = sorted({document.audience for document in documents})
         acl_by_audience = await audience_store.audience_acls(tx, row.id, keys) if row.acl is None else {}
         record_ids = await document_store.record_ids(
@@ -226,11 +226,22 @@ class BatchWriter:
         await _sync_attachments(tx, run, base, record_ids, prepared)
 
 
+async def _without_excluded(tx: Tx, container: ItemId, documents: Sequence[Document]) -> list[Document]:
+    """Without the documents that people deleted from the connector's container."""
+    sources = [("record", document.ref.source_id) for document in documents]
+    places = await exclusions.find_excluded(tx, container, sources)
+    return [document for place, document in enumerate(documents) if place not in places]
+
+
 async def _sync_attachments(
     tx: Tx, run: ConnectorRun, base: Base, record_ids: dict[str, ItemId], prepared: PreparedBatch
 ) -> None:
     """Give each changed record the attachments that its document has now: add new ones, delete the others."""
-    changed = [document for document in prepared.batch.documents if prepared.is_changed(document)]
+    changed = [
+        document
+        for document in prepared.batch.documents
+        if prepared.is_changed(document) and document.ref.source_id in record_ids
+    ]
     files_by_record: dict[ItemId, dict[str, ItemId]] = {}
     for file in await document_store.find_attached_files(
         tx, [record_ids[document.ref.source_id] for document in changed]

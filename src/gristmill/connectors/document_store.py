@@ -9,6 +9,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from gristmill.catalog import ItemId
+from gristmill.catalog.exclusions import Exclusion
 from gristmill.connectors.model import ConnectorId, RunId
 from gristmill.connectors.port import (
     Batch,
@@ -162,6 +163,18 @@ async def delete_documents(tx: Tx, connector: ConnectorId, sources: Sequence[str
     """Forget documents that the tool no longer has."""
     await queries.run(tx, "delete_documents", connector=connector, sources=list(sources))
     await delete_failures(tx, connector, sources)
+
+
+async def forget_records(tx: Tx, taken_back: Sequence[Exclusion]) -> None:
+    """Forget what is known of documents whose exclusions were removed: the next run reads them again."""
+    records = [exclusion for exclusion in taken_back if exclusion.type == "record"]
+    if records:
+        await queries.run(
+            tx,
+            "forget_records",
+            containers=[exclusion.root_id for exclusion in records],
+            sources=[exclusion.source_key for exclusion in records],
+        )
 
 
 async def count_documents(tx: Tx, connector: ConnectorId) -> int:

@@ -333,3 +333,8 @@ select r.source_key as document, f.source_key as attachment
  where b.connector_id = %(connector)s and r.source_key = any (%(sources)s::text[])
  group by 1, 2 having count(*) = (
        select count(*) from connector_base c where c.connector_id = %(connector)s);
+
+-- name: forget_records
+-- Forgets what is known of documents whose exclusion from a container was removed: the next run reads them again.
+delete from connector_document d using connector_base b
+ where b.item_id = any (%(containers)s::uuid[]) and d.connector_id = b.connector_id and d.source_id = any (%(sources)s::text[]);

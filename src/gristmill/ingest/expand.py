@@ -197,7 +197,13 @@ def _listed_item(entry: DirectoryEntry, top: Path, folder: Item) -> ListedItem:
     if ADDED_LOCALLY in folder.source:
         source[ADDED_LOCALLY] = folder.source[ADDED_LOCALLY]
     item = NewItem(
-        entry.kind, entry.name, str(entry.path), source=source, size_bytes=entry.size, error=entry.error
+        entry.kind,
+        entry.name,
+        str(entry.path),
+        source=source,
+        size_bytes=entry.size,
+        error=entry.error,
+        fingerprint=entry.fingerprint,
     )
     if entry.contents is None:
         return ListedItem(item)

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gristmill import catalog, events, jobs
-from gristmill.catalog import Base, ExpandedContainer, Item, ItemId, NewItem
+from gristmill.catalog import Base, ExpandedContainer, Item, ItemId, NewItem, exclusions
 from gristmill.db import Tx
 from gristmill.events import ContainerExpanded
 from gristmill.jobs import Priority
 from gristmill.operations.delete import mark_for_deletion
+from gristmill.operations.freshness import begin_refreshing_pages
 from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
 
 
@@ -58,10 +59,13 @@ async def file_listing(
 ) -> None:
     """File a batch of the root's children. Without the exclusive lock it raises ChildrenExist if one is filed already."""
     await catalog.begin_listing(tx, root.id, root.wanted_version)
+    top = await exclusions.top_container(tx, root.id)
     level, filed, waiting = _Level(), list[Item](), list[Item]()
     expanded: list[tuple[Item, ListedFolder]] = []
     level.add(root, listed)
     while level.listed:
+        if top is not None:
+            level = await _without_excluded(tx, top, level)
         inserted, requested = await _file_level(tx, base, level, is_exclusive=is_exclusive)
         filed += inserted.values()
         below = _Level()
@@ -73,9 +77,20 @@ async def file_listing(
                 expanded.append((item, folder))
                 below.add(item, folder.children)
         level = below
+    await begin_refreshing_pages(tx, base, root, filed)
     await record_filed_events(tx, filed)
     await enqueue_next_jobs(tx, base, waiting, Priority.NORMAL)
     await _mark_expanded(tx, base, expanded, is_exclusive=is_exclusive)
+
+
+async def _without_excluded(tx: Tx, top: ItemId, level: _Level) -> _Level:
+    """The level without what people deleted from the added container, and with everything below it."""
+    sources = [(listed.item.type, listed.item.key) for listed in level.listed]
+    places = await exclusions.find_excluded(tx, top, sources)
+    if not places:
+        return level
+    remaining = [place for place in range(len(sources)) if place not in places]
+    return _Level([level.parents[place] for place in remaining], [level.listed[place] for place in remaining])
 
 
 async def _file_level(

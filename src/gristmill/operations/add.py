@@ -20,11 +20,11 @@ from typing import Literal
 from uuid import UUID, uuid4
 
 from gristmill import catalog, contents, faults, jobs
-from gristmill.catalog import Base, BaseId, Item, ItemId, NewItem
+from gristmill.catalog import Base, BaseId, Item, ItemId, NewItem, exclusions
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Transient, WorkError
 from gristmill.jobs import Priority, QueueLimits
-from gristmill.operations import guards
+from gristmill.operations import freshness, guards
 from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
 from gristmill.operations.rename import enqueue_indexing
 from gristmill.sources import Source
@@ -115,6 +115,8 @@ async def add(
         if on_filed is not None:
             await on_filed(tx, created)
         await faults.point("add.rows_inserted")
+        await freshness.begin_refreshing(tx, base, created)
+        await exclusions.remove_exclusions_by_source(tx, base.id, [item for _, item in accepted])
         await enqueue_next_jobs(
             tx, base, created, Priority.INTERACTIVE if len(created) <= INTERACTIVE_BATCH else Priority.NORMAL
         )

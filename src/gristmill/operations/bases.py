@@ -1,6 +1,7 @@
 """Create, change, restore and delete knowledge bases."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from gristmill.errors import Conflict, FieldError, Invalid
 from gristmill.events import BaseChanged, BaseCreated, BaseDeleted, BaseRestored
 from gristmill.identity import LOCAL_ORG, OrgId
 from gristmill.jobs import JobId, NewJob
-from gristmill.operations import guards
+from gristmill.operations import freshness, guards
 from gristmill.work import DeleteBase
 
 
@@ -34,6 +35,7 @@ async def create(
     description: str = "",
     metadata: Mapping[str, Any] | None = None,
     expire_days: int | None = None,
+    refresh: Mapping[str, Any] | None = None,
 ) -> Base:
     """Create a base of `org` with this embedder; its name must be free in the organisation."""
     check_chunk_size(chunking, embedder)
@@ -61,6 +63,9 @@ async def create(
                 f"A knowledge base named {name!r} already exists. Choose another name.",
                 code="base_name_taken",
             )
+        if refresh is not None:
+            await freshness.set_base_rule(tx, created, refresh)
+            created = replace(created, refresh=dict(refresh))
         await events.record(tx, BaseCreated(created.id, created.name, created.embedder))
         return created
 
@@ -90,6 +95,7 @@ async def patch(
     description: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     expire_days: int | Literal["keep"] | None = "keep",
+    refresh: Mapping[str, Any] | freshness.Keep | None = "keep",
     restore_with: Embedder | None = None,
     check: Callable[[datetime], None] | None = None,
 ) -> Base:
@@ -110,6 +116,8 @@ async def patch(
                 await _restore(tx, base, restore_with)
             if expire_days != "keep":
                 await catalog.set_base_expiry(tx, base_id, expire_days)
+            if refresh != "keep":
+                await freshness.set_base_rule(tx, base, refresh)
             changed = await catalog.patch_base(
                 tx,
                 base_id,

@@ -1,6 +1,7 @@
 """delete: hide subtrees at once, and queue their removal. The only operation that may preempt active work.
 
-    transaction     lock the base (a failed one too) → collapse the selection → mark the subtrees as deleting → derive
+    transaction     lock the base (a failed one too) → collapse the selection → remember what listings had found, so that
+                    they leave it out from now on → mark the subtrees as deleting → derive
                     the containers above → signal running jobs to stop → one job, one event; all of it or nothing
 
 After the commit no list, search or read shows them, and no worker's write for them is accepted: workers hold the base's shared
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gristmill import catalog, events, faults, jobs
-from gristmill.catalog import Base, BaseId, ItemId
+from gristmill.catalog import Base, BaseId, ItemId, exclusions
 from gristmill.db import Database, Tx
 from gristmill.events import ItemsDeleted
 from gristmill.jobs import JobId, NewJob
@@ -35,6 +36,7 @@ async def delete(db: Database, base_id: BaseId, item_ids: Sequence[ItemId]) -> D
         roots = [item.id for item in await guards.outermost_selection(tx, base, item_ids)]
         if not roots:
             return DeletionAccepted([], None)
+        await exclusions.exclude_items(tx, roots)
         job_id = await mark_for_deletion(tx, base, roots)
         await events.announce_ready(tx, [base.id], cause=job_id)
         await faults.point("delete.before_commit")

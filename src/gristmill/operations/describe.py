@@ -1,10 +1,11 @@
-"""describe: change what people say of an item: its title, its metadata, its access list, and the text of a note.
+"""describe: change what people say of an item: its title, metadata, access list, refresh rule and watch, and the
+text of a note.
 
 One transaction under the base's lock, so that items filed below it at the same time inherit either the old list or the new one.
 After the commit every read uses the new list, title and metadata; a new text is searchable once it is indexed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,20 +15,23 @@ from gristmill.catalog import BaseId, Item, ItemId
 from gristmill.catalog.access import parse_acl
 from gristmill.db import Database
 from gristmill.events import ItemsChanged
-from gristmill.operations import guards
+from gristmill.operations import freshness, guards
 from gristmill.operations.edit_note import edit_note
 from gristmill.operations.rename import rename
 
 
 @dataclass(frozen=True)
 class ItemDescription:
-    """What to change: None leaves a field as it is; `inherit` removes the item's own access list."""
+    """What to change: None leaves a field as it is; `inherit` removes the item's own access list. A `refresh` of None removes the
+    item's own rule, a `watch` of None lets it be watched if that is cheap."""
 
     title: str | None = None
     content: str | None = None
     acl: Sequence[str] | None = None
     inherit: bool = False
     metadata: dict[str, Any] | None = None
+    refresh: Mapping[str, Any] | freshness.Keep | None = "keep"
+    watch: bool | freshness.Keep | None = "keep"
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -60,6 +64,10 @@ async def describe(
             await rename(tx, base, item, changed.title)
         if changed.content is not None:
             await edit_note(tx, base, await guards.require_item(tx, item_id), changed.content)
+        if changed.refresh != "keep":
+            await freshness.set_item_rule(tx, base, item, changed.refresh)
+        if changed.watch != "keep":
+            await freshness.set_watch(tx, item, changed.watch)
         if changed.changes:
             await events.record(tx, ItemsChanged(base.id, (item.id,), changed.changes))
         return await guards.require_item(tx, item_id)

@@ -358,6 +358,15 @@ class Settings(BaseSettings):
         default=timedelta(minutes=15),
         description="How long a connector run works before it yields to other jobs; it then continues from its checkpoint.",
     )
+    refresh: str = Field(
+        default="1d",
+        pattern="^(never|[1-9][0-9]{0,6}[mhdw])$",
+        description="How often new bases check their folders, pages and sitemaps for changes, e.g. `12h`, `1d` or `1w`; `never` for only on request.",
+    )
+    watch_folders: bool = Field(
+        default=True,
+        description="Let workers watch added folders, so that changed files are indexed within seconds.",
+    )
     max_attachment_mb: int = Field(
         default=64,
         ge=1,

@@ -31,7 +31,7 @@ import os
 import stat
 import time
 from collections import Counter, deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -49,6 +49,7 @@ _DESCENT_SECONDS = 1.0  # of a slow disk; what is not listed by then is listed b
 _DESCENT_ENTRIES = (
     4  # times `TREE_BATCH`: entries that are looked at for one batch, with those that don't fit in it
 )
+_FINE_STEP, _COARSE_STEP = 20_000_000, 2_000_000_000  # nanoseconds between two times of a file system's clock
 _MAX_DEPTH = 64  # a folder that is nested deeper is listed by itself
 
 
@@ -62,6 +63,9 @@ class DirectoryEntry:
     size: int | None = None
     error: WorkError | None = None
     contents: "FolderContents | None" = None  # of a folder that was listed with this one
+    fingerprint: str | None = field(
+        default=None, compare=False
+    )  # of a file: equal as long as it is unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,28 @@ async def list_folder(
             await faults.point("directory.batch_listed")
     finally:
         await threads.run_blocking(scan.close)
+
+
+async def read_folders(
+    folders: Sequence[tuple[Path, frozenset[str] | None]],
+    rules: IgnoreRules,
+    root: Path,
+    access: DiskAccess = EVERYWHERE,
+) -> list[FolderContents | WorkError]:
+    """For each folder its own entries, all or those of these names, without the contents of subfolders; or why it can't be
+    listed."""
+
+    def read(path: Path, names: frozenset[str] | None) -> FolderContents | WorkError:
+        scan = _FolderScan(path, root, Counter(), access)
+        try:
+            scan.open(rules)
+            return FolderContents(scan.named_entries(names))
+        except WorkError as error:
+            return error
+        finally:
+            scan.close()
+
+    return await threads.run_blocking(lambda: [read(path, names) for path, names in folders])
 
 
 @dataclass(frozen=True)
@@ -214,6 +240,17 @@ class _FolderScan:
         entries.sort(key=lambda listed: listed.name)
         return entries
 
+    def named_entries(self, names: frozenset[str] | None) -> list[DirectoryEntry]:
+        """All entries that are not left out, or those of these names. Others cost no look at the disk."""
+        try:
+            return [
+                listed
+                for entry in self._entries
+                if (names is None or entry.name in names) and (listed := self._inspect(entry)) is not None
+            ]
+        except OSError as error:
+            raise folder_error(self._path, error) from error
+
     def close(self) -> None:
         """Close the folder."""
         self._open_handles.close()
@@ -240,7 +277,7 @@ class _FolderScan:
         except OSError as error:
             return self._entry_with_error(entry, kind, error)
         if stat.S_ISREG(status.st_mode):
-            return DirectoryEntry("file", path, name, status.st_size)
+            return DirectoryEntry("file", path, name, status.st_size, fingerprint=fingerprint_of(status))
         if stat.S_ISDIR(status.st_mode):
             self._left_out["linked_folder"] += 1
         else:
@@ -274,6 +311,17 @@ class _FolderScan:
                     kind, path, name
                 )  # the error may pass: the entry's own job will see, and retry
         return DirectoryEntry(kind, path, name, error=failure)
+
+
+def fingerprint_of(status: os.stat_result) -> str:
+    """Device, inode, size and time of the last change of a file: they stay the same when it is moved.
+
+    A file that was changed a moment ago may be changed again without a new time, because the clock of a file system advances in
+    steps of up to two seconds. Its fingerprint is marked, so that the next comparison reads it once more."""
+    step = _COARSE_STEP if status.st_mtime_ns % 1_000_000_000 == 0 else _FINE_STEP
+    is_recent = time.time_ns() - status.st_mtime_ns < step
+    mark = "?" if is_recent else ""
+    return f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}{mark}"
 
 
 def folder_error(folder: Path, error: OSError) -> WorkError:

@@ -32,5 +32,11 @@ select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.
             when i.is_container then item_progress(i.id)
             else (select p.percent from progress p where p.item_id = i.id and p.version = i.wanted_version) end as percent,
        case when i.is_active then item_waiting_for(i.id, i.wanted_version, i.status = 'embedding') end as waiting_for,
-       i.acl, i.metadata, i.document, i.chunking, i.file_id, item_acl_as_of(i) as acl_as_of, i.acl_from
+       i.acl, i.metadata, i.document, i.chunking, i.file_id, item_acl_as_of(i) as acl_as_of, i.acl_from,
+       case when i.type in ('directory', 'file', 'url', 'sitemap', 'site') then (
+           select jsonb_build_object('rule', r.rule, 'origin', r.origin, 'next_at', r.next_at, 'checked_at', r.checked_at,
+                                     'unchanged', r.unchanged, 'error_code', r.error_code, 'error_message', r.error_message,
+                                     'watch', w.wanted, 'watch_state', w.state, 'watch_code', w.reason_code, 'watch_reason', w.reason)
+             from (select i.id) s(id) left join item_refresh r on r.item_id = s.id left join folder_watch w on w.item_id = s.id
+            where r.item_id is not null or w.item_id is not null) end as freshness
   from item i;

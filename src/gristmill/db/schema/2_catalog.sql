@@ -28,7 +28,8 @@ create table base (
     chunk_set       uuid not null,              -- the chunks that searches read; that of a new base has the base's own id
     switching_until timestamptz,                -- until then nothing is published: another set of chunks is about to take over
     created_at      timestamptz not null default clock_now(),
-    updated_at      timestamptz not null default clock_now()
+    updated_at      timestamptz not null default clock_now(),
+    refresh         jsonb                       -- when sources are checked, {"every": "1d"} or {"cron": …}; null: never by themselves
 );
 -- The name of a base that is being deleted is free at once.
 create unique index base_name on base (org_id, lower(name)) where status <> 'deleting';
@@ -124,7 +125,8 @@ create table item (
     chunking        jsonb not null default '{}', -- what differs from the base's
     file_id         uuid,                       -- the file that it was made from; null: a file of its own, with its id
     created_at      timestamptz not null default clock_now(),
-    updated_at      timestamptz not null default clock_now()
+    updated_at      timestamptz not null default clock_now(),
+    fingerprint     text                        -- files on the disk: device, inode, size and time of the last change, as last listed
 );
 create index item_tree on item (base_id, parent_id, id);
 create index item_status on item (base_id, status);
@@ -145,6 +147,52 @@ create index item_container on item (base_id, id) where is_container;
 create index item_cause_active on item (cause) where is_active;
 -- One record per document in each container.
 create unique index item_record on item (parent_id, source_key) where type = 'record' and status <> 'deleting';
+-- A file with the fingerprint of another one whose path is gone was moved.
+create index item_fingerprint on item (base_id, fingerprint) where fingerprint is not null;
+
+-- owner: catalog
+-- When the source of an item is checked again: of folders, files on the disk, sitemaps and sites that people added, and of pages.
+-- A table of its own, because a check that finds no change writes nothing else.
+create table item_refresh (
+    item_id         uuid primary key references item on delete cascade,
+    base_id         uuid not null,
+    rule            jsonb not null,             -- {"every": "1d"}, {"every": "never"} or {"cron": …}
+    origin          text not null check (origin in ('item', 'container', 'base')), -- who sets the rule
+    next_at         timestamptz,                -- null: never
+    unchanged       smallint not null default 0, -- checks in a row without a change: more of them, fewer checks
+    checked_at      timestamptz,
+    error_code      text,                       -- why the last check failed …
+    error_message   text                        -- … and what to do
+);
+create index item_refresh_due on item_refresh (base_id, next_at) where next_at is not null;
+
+-- owner: catalog
+-- Sources that people deleted from a container: its listings leave them out until they are added again.
+create table exclusion (
+    id              uuid primary key default uuidv7(),
+    base_id         uuid not null references base on delete cascade,
+    root_id         uuid not null references item on delete cascade, -- the container that people added
+    type            text not null,
+    source_key      text not null,              -- path, address or record id; of a folder, everything below it too
+    title           text not null,
+    created_at      timestamptz not null default clock_now()
+);
+create unique index exclusion_source on exclusion (root_id, type, md5(source_key));
+create index exclusion_base on exclusion (base_id, id);
+
+-- owner: catalog
+-- Folders that people added, and which worker watches them. Whoever has the lease applies changes; without it, nothing is written.
+create table folder_watch (
+    item_id         uuid primary key references item on delete cascade,
+    wanted          boolean,                    -- null: if the folder is on a local disk and not too large
+    state           text not null default 'waiting' check (state in ('waiting', 'watching', 'unavailable', 'off')),
+    reason_code     text,                       -- why it is not watched …
+    reason          text,                       -- … in words
+    owner           uuid,
+    lease_until     timestamptz,
+    changed_at      timestamptz not null default clock_now()
+);
+create index folder_watch_free on folder_watch (lease_until) where state <> 'off';
 
 -- owner: catalog
 -- Items whose live version is not in a set of chunks that is being built or kept. Whoever publishes a version, or adds chunks to

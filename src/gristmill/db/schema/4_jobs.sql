@@ -113,7 +113,8 @@ create table lane_owner (
     org_id          uuid not null references organisation
 );
 create index lane_owner_org on lane_owner (org_id);
-insert into lane_owner (lane, org_id) values ('reconcile', '00000000-0000-7000-8000-000000000001');
+insert into lane_owner (lane, org_id) values ('reconcile', '00000000-0000-7000-8000-000000000001'),
+    ('refresh', '00000000-0000-7000-8000-000000000001');
 
 -- owner: jobs
 -- A job to enqueue at the times of a cron expression.

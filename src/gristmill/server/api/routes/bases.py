@@ -13,6 +13,7 @@ from gristmill.errors import Invalid
 from gristmill.operations import bases, guards
 from gristmill.operations import queue as queue_operations
 from gristmill.operations.move_index import move_index, rebuild_index
+from gristmill.operations.refresh_rule import NEVER
 from gristmill.operations.suggest_embedder import suggest_embedder
 from gristmill.server.api.caller import Caller
 from gristmill.server.api.context import (
@@ -81,9 +82,17 @@ async def create_base(
         description=body.description,
         metadata=body.metadata,
         expire_days=body.expires_after_days,
+        refresh=_refresh_rule(body, context.settings.refresh),
     )
     set_etag(response, created.updated_at)
     return BaseOut.of(created, BaseStats())
+
+
+def _refresh_rule(body: NewBase, default: str) -> dict[str, str] | None:
+    """When the sources of a new base are checked: as the request says, else as the settings do."""
+    if "refresh" in body.model_fields_set:
+        return None if body.refresh is None else body.refresh.to_rule()
+    return None if default == NEVER else {"every": default}
 
 
 def default_acl(caller: Caller) -> list[str]:
@@ -160,6 +169,7 @@ async def patch_base(
         description=body.description,
         metadata=body.metadata,
         expire_days=body.expires_after_days if "expires_after_days" in body.model_fields_set else "keep",
+        refresh="keep" if "refresh" not in body.model_fields_set else body.refresh and body.refresh.to_rule(),
         restore_with=restore_with,
         check=lambda updated_at: check_if_match(if_match, updated_at),
     )

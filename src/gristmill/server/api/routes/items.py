@@ -13,7 +13,7 @@ from gristmill.catalog import BaseId, ItemFilter, ItemId, ItemStatus, SortKey, T
 from gristmill.db import Tx
 from gristmill.errors import FieldError, Forbidden, GristmillError, Invalid, PathNotAllowed
 from gristmill.identity import OrgId
-from gristmill.operations import add, delete, describe, guards, reindex
+from gristmill.operations import add, delete, describe, freshness, guards, reindex
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.server.api.context import (
     ApiContext,
@@ -73,7 +73,7 @@ async def patch_item(
     response: Response,
     if_match: IfMatch = None,
 ) -> ItemOut:
-    """Change the title, the metadata or the access list of an item, or the text of a note. A new text is a new version: the old one
+    """Change the title, the metadata, the access list, the refresh rule or the watch of an item, or the text of a note. A new text is a new version: the old one
     answers until it is indexed. Only admins may change access lists."""
     if "acl" in body.model_fields_set and not caller.viewer.is_admin:
         raise Forbidden("Only admins can change access lists. Use an admin's key.", code="role_too_low")
@@ -89,11 +89,19 @@ async def patch_item(
             acl=body.acl,
             inherit=body.acl is None and "acl" in body.model_fields_set,
             metadata=body.metadata,
+            refresh=_refresh_rule(body),
+            watch=body.watch if "watch" in body.model_fields_set else "keep",
         ),
         check=lambda updated_at: check_if_match(if_match, updated_at),
     )
     set_etag(response, changed.updated_at)
     return ItemOut.of(changed)
+
+
+def _refresh_rule(body: ChangedItem) -> dict[str, str] | freshness.Keep | None:
+    if "refresh" not in body.model_fields_set:
+        return "keep"
+    return None if body.refresh is None else body.refresh.to_rule()
 
 
 @router.delete("/knowledge-items/{item_id}", status_code=202)

@@ -27,6 +27,7 @@ from gristmill.server.api.schemas.common import (
     RequestModel,
     StoredModel,
 )
+from gristmill.server.api.schemas.freshness import RefreshIn, RefreshOut
 
 
 class Chunking(RequestModel):
@@ -113,7 +114,8 @@ class Options(RequestModel):
 
 
 class NewBase(RequestModel):
-    """A base to create. `onRestart`: interrupted work resumes by itself, or waits for `queue/recover`."""
+    """A base to create. `onRestart`: interrupted work resumes by itself, or waits for `queue/recover`. Without `refresh`, the
+    setting of the same name applies; null: sources are checked on request only."""
 
     name: Name
     embedder: str | None = None
@@ -133,11 +135,13 @@ class NewBase(RequestModel):
     description: Description = ""
     metadata: Annotated[JsonObject, Field(default_factory=dict)]
     expires_after_days: ExpireDays | None = None
+    refresh: RefreshIn | None = None
 
 
 class ChangedBase(RequestModel):
     """Changes to a base; omitted fields stay as they are. `status: ready` restores a failed base once its cause is
-    fixed. `expiresAfterDays` counts from now; null: it never expires."""
+    fixed. `expiresAfterDays` counts from now; null: it never expires. `refresh: null`:
+    sources are checked on request only."""
 
     name: Name | None = None
     chunking: Chunking | None = None
@@ -148,6 +152,7 @@ class ChangedBase(RequestModel):
     description: Description | None = None
     metadata: JsonObject | None = None
     expires_after_days: ExpireDays | None = None
+    refresh: RefreshIn | None = None
     status: Literal["ready"] | None = None
 
 
@@ -191,6 +196,7 @@ class BaseOut(StoredModel):
     moving_to: IndexKind | None
     changed_at: datetime
     suggested_embedder: str | None
+    refresh: RefreshOut | None
 
     @classmethod
     def of(cls, base: Base, stats: BaseStats, suggested_embedder: str | None = None) -> Self:
@@ -230,6 +236,7 @@ class BaseOut(StoredModel):
             moving_to=base.index_fill,
             changed_at=max(base.updated_at, stats.changed_at or base.updated_at),
             suggested_embedder=suggested_embedder,
+            refresh=RefreshOut.of(base.refresh),
         )
 
 

@@ -5,6 +5,8 @@ from datetime import datetime
 from typing import Self, cast
 from uuid import UUID
 
+from pydantic import StrictBool
+
 from gristmill import catalog
 from gristmill.catalog import Item, ItemId, ItemStatus
 from gristmill.errors import GristmillError
@@ -23,6 +25,7 @@ from gristmill.server.api.schemas.common import (
     StoredModel,
     Title,
 )
+from gristmill.server.api.schemas.freshness import FreshnessOut, RefreshIn, RefreshOut
 
 
 class WaitingOut(ApiModel):
@@ -60,6 +63,8 @@ class ItemOut(StoredModel):
     acl_as_of: datetime | None
     metadata: JsonObject
     document: JsonObject
+    refresh: RefreshOut | None
+    freshness: FreshnessOut | None
 
     @classmethod
     def of(cls, item: Item) -> Self:
@@ -90,17 +95,21 @@ class ItemOut(StoredModel):
             acl_as_of=item.acl_as_of,
             metadata=item.metadata,
             document=item.document,
+            refresh=RefreshOut.of(item.freshness["rule"] if item.freshness else None),
+            freshness=FreshnessOut.of(item.freshness),
         )
 
 
 class ChangedItem(RequestModel):
     """Changes to an item. `content` is the text of a note; `acl: null` removes the item's own access list, so that it inherits
-    again."""
+    again, and `refresh: null` its own rule. `watch` of a folder: null watches it if that is cheap."""
 
     title: Title | None = None
     content: NonBlankText | None = None
     acl: Acl | None = None
     metadata: JsonObject | None = None
+    refresh: RefreshIn | None = None
+    watch: StrictBool | None = None
 
 
 class RefusedOut(ApiModel):

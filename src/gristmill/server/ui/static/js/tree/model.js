@@ -14,7 +14,8 @@ import { signal } from "../core.js";
 /** @typedef {{id: string, baseId: string, parentId: string | null, type: string, title: string, status: string,
  *   error: {code: string, message: string} | null, progress: number, waitingFor: Waiting | null, chunkCount: number,
  *   sizeBytes: number | null, version: number | null, warnings: string[], leftOut: Record<string, number>, source: any,
- *   metadata: any, document?: any, createdAt: string, updatedAt: string, childCount?: number, path?: string[]}} Item */
+ *   metadata: any, document?: any, refresh?: any, freshness?: any,
+ *   createdAt: string, updatedAt: string, childCount?: number, path?: string[]}} Item */
 /** @import { Waiting } from "./waiting.js" */
 /** @typedef {{item: Item, parent: Branch, index: number, extra: number, children: Branch | null}} Node */
 /** @typedef {{id: string | null, node: Node | null, total: number, rows: Map<number, Node>, open: boolean,

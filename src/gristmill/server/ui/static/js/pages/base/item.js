@@ -17,6 +17,7 @@ import { tagsOf } from "../../tree/row.js";
 import { waitingText } from "../../tree/waiting.js";
 import { warningsOf } from "../../tree/warnings.js";
 import { chunksTab } from "./chunks.js";
+import { checkNow, freshnessFacts, openExclusions } from "./freshness.js";
 import { assetsTab, contentTab, timelineTab } from "./item-tabs.js";
 
 /** @import { Signal } from "../../core.js" */
@@ -166,9 +167,11 @@ function itemFacts(item, base, id, actions) {
         ${fact(t("Changed"), changed)}
         ${() => tagFact(item.value, actions)}
         ${() => documentFacts(item.value)}
+        ${() => freshnessFacts(item.value).map(([name, value]) => fact(name, value))}
       </dl>
       ${() => itemBanners(item.value, actions.canChange() ? () => actions.reindex([id]) : null)}
-      <div class="links">${() => readerLink(base, item.value)}${() => originalLink(item.value)}${whyNot}</div>
+      <div class="links">${() => readerLink(base, item.value)}${() => originalLink(item.value)}${() =>
+        actions.canChange() ? freshnessButtons(base, item.value) : null}${whyNot}</div>
     </div>
   `;
 }
@@ -238,6 +241,14 @@ function originalLink(item) {
   if (!["file", "note", "url"].includes(item.type)) return null;
   const url = `/api/knowledge-items/${item.id}/original`;
   return html`<a class="button line small" href="${url}" download>${icon("download")}<span>${t("Original")}</span></a>`;
+}
+
+/** @param {string} base @param {Item} item */
+function freshnessButtons(base, item) {
+  if (!item.freshness) return null;
+  const check = button(t("Check now"), () => checkNow(item), { small: true, kind: "quiet" });
+  const deleted = button(t("Deleted from it"), () => openExclusions(base, item), { small: true, kind: "quiet" });
+  return isContainer(item.type) ? [check, deleted] : [check];
 }
 
 /** @param {string} base @param {Item} item */

@@ -1,0 +1,42 @@
+-- name: exclude_items
+-- Remembers that people deleted items which listings or connector runs had found, so that these leave them out from now on.
+with recursive up(start, id, parent_id, listed_version, is_container) as (
+    select i.id, p.id, p.parent_id, p.listed_version, p.is_container
+      from item i join item p on p.id = i.parent_id
+     where i.id = any (%(ids)s::uuid[]) and (i.listed_version > 0 or i.type = 'record') and p.is_container
+    union all
+    select u.start, p.id, p.parent_id, p.listed_version, p.is_container
+      from up u join item p on p.id = u.parent_id where u.listed_version > 0)
+insert into exclusion (base_id, root_id, type, source_key, title)
+select i.base_id, u.id, i.type, i.source_key, i.title
+  from up u join item i on i.id = u.start where u.listed_version = 0 and u.is_container
+on conflict do nothing;
+
+-- name: find_excluded
+-- Which of these sources are left out of a container that people added, by their positions, from 1.
+select u.n::int from unnest(%(types)s::text[], %(keys)s::text[]) with ordinality u(type, source_key, n)
+ where exists (select from exclusion e where e.root_id = %(root)s and e.type = u.type
+                  and md5(e.source_key) = md5(u.source_key) and e.source_key = u.source_key);
+
+-- name: list_exclusions
+-- What is left out of the containers of a base, after a cursor, the oldest first.
+select id, base_id, root_id, type, source_key, title, created_at from exclusion
+ where base_id = %(base)s and (%(after)s::uuid is null or id > %(after)s) order by id limit %(limit)s;
+
+-- name: remove_exclusions
+-- Forgets exclusions of a base: these, or all.
+delete from exclusion where base_id = %(base)s and (%(ids)s::uuid[] is null or id = any (%(ids)s::uuid[]))
+returning id, base_id, root_id, type, source_key, title, created_at;
+
+-- name: remove_exclusions_by_source
+-- Forgets exclusions of sources that people add again.
+delete from exclusion e using unnest(%(types)s::text[], %(keys)s::text[]) u(type, source_key)
+ where e.base_id = %(base)s and e.type = u.type and e.source_key = u.source_key;
+
+-- name: top_container
+-- The container that people added, above a container or itself.
+with recursive up(id, parent_id, listed_version) as (
+    select id, parent_id, listed_version from item where id = %(id)s
+    union all
+    select p.id, p.parent_id, p.listed_version from up u join item p on p.id = u.parent_id where u.listed_version > 0)
+select id from up where listed_version = 0;

@@ -1,0 +1,203 @@
+"""Check the sources of pages and files: the job `refresh_documents`.
+
+    choose      the items that are due the longest, at most `BATCH`, in one query
+    check       outside any transaction: a page by a request with its validators, a file by its fingerprint
+    record      one transaction. Unchanged: the next check is noted, one statement for the whole batch. Changed: also a new
+                version and its job, at bulk priority. Containers that are due get jobs of their own
+    again       until nothing is due; between two batches the job returns to the queue, so that other work of the base, and other
+                bases, have their turn
+
+    the source responds                           then
+    304, or the same bytes                        unchanged
+    other bytes                                   a new version
+    an error that stays, as the item shows it     unchanged
+    another error that stays                      a new version, which fails with it; the old version stays searchable
+    an error that may pass                        checked again after minutes; the item shows the error
+
+Killed before the transaction: the same sources are checked again. The requests are all that a repetition costs.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from gristmill import catalog, faults, jobs
+from gristmill.catalog import Base, refresh
+from gristmill.catalog.refresh import DueItem, SourceCheck
+from gristmill.db import Database, Tx
+from gristmill.errors import Permanent, Transient, WorkError
+from gristmill.identity import scoped_digest
+from gristmill.ingest.refresh.outcome import after_check, after_failure
+from gristmill.ingest.stages import Stages
+from gristmill.jobs import Activity, Done, Job, NewJob, Outcome, Priority, QueueLimits, Snooze
+from gristmill.operations.next_job import enqueue_next_jobs, has_room, pause_until_room
+from gristmill.operations.source_factory import SourceFactory, disk_access
+from gristmill.sources import threads
+from gristmill.sources.directory import fingerprint_of
+from gristmill.work import RefreshContainer, RefreshDocuments
+
+BATCH = 100  # sources that are checked together
+_PER_HOST = 4  # requests to one host at the same time
+_CONTAINERS = 100
+# Errors of a source, not of what it contains.
+_SOURCE_ERRORS = frozenset(
+    {
+        "source_gone",
+        "forbidden_by_source",
+        "refused_by_source",
+        "too_many_redirects",
+        "host_unknown",
+        "source_unreachable",
+        "source_unavailable",
+        "source_timeout",
+        "source_busy",
+        "source_io_error",
+        "permission_denied",
+        "broken_link",
+    }
+)
+
+
+@dataclass(frozen=True)
+class _DocumentCheck:
+    """What a check found: whether the source has changed, and its error."""
+
+    item: DueItem
+    is_changed: bool = False
+    error: WorkError | None = None
+    fingerprint: str | None = None  # of a file
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the check has to be repeated soon."""
+        return isinstance(self.error, Transient)
+
+
+class DocumentRefresher:
+    """Checks the sources of documents."""
+
+    def __init__(
+        self, db: Database, sources: SourceFactory, stages: Stages, limits: QueueLimits | None = None
+    ) -> None:
+        self._db, self._sources, self._stages, self._limits = db, sources, stages, limits
+
+    async def refresh(self, job: Job) -> Outcome:
+        """Check what is due in the job's base, or the items that it names."""
+        work = RefreshDocuments.of(job)
+        async with self._db.transaction() as tx:
+            await jobs.fence(tx, job)
+            base = await catalog.find_base(tx, work.base_id)
+            if base is None:
+                return Done()
+            if not await has_room(tx, base, self._limits):
+                return pause_until_room("Checking sources continues")
+            if work.item_ids:
+                await refresh.run_checks_now(tx, work.item_ids)
+            else:
+                await self._queue_containers(tx, base)
+            due = await refresh.find_due_items(
+                tx, base.id, containers=False, limit=BATCH, ids=work.item_ids or None
+            )
+        if not due:
+            return Done()
+        with job.during(Activity.AWAY):
+            results = await self._check(job, base, due)
+        await faults.point("refresh.checked")
+        await self._record(job, base, results)
+        return Done() if work.item_ids else Snooze(timedelta(0))
+
+    async def _queue_containers(self, tx: Tx, base: Base) -> None:
+        containers = await refresh.find_due_items(tx, base.id, containers=True, limit=_CONTAINERS)
+        await jobs.enqueue(
+            tx, *(NewJob(RefreshContainer(base.id, item.id), lane=base.lane) for item in containers)
+        )
+
+    # ── checking ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _check(self, job: Job, base: Base, due: Sequence[DueItem]) -> list[_DocumentCheck]:
+        """Check sources: those of different hosts together, of one host a few at a time."""
+        hosts: dict[str, asyncio.Semaphore] = {}
+
+        async def check(item: DueItem) -> _DocumentCheck:
+            if item.status not in ("completed", "failed"):
+                return _DocumentCheck(item)  # a version that reads the source is on its way
+            host = _host_of(item)
+            async with (
+                hosts.setdefault(host, asyncio.Semaphore(_PER_HOST)),
+                self._stages.sources.place(jobs.requester(job)),
+            ):
+                try:
+                    result = await (
+                        self._check_page(base, item) if item.type == "url" else self._check_file(item)
+                    )
+                except WorkError as error:
+                    return _DocumentCheck(item, _is_news(item, error), error)
+            return replace(result, is_changed=_must_retry(result)) if item.status == "failed" else result
+
+        async with asyncio.TaskGroup() as tasks:
+            checks = [tasks.create_task(check(item)) for item in due]
+        return [check.result() for check in checks]
+
+    async def _check_page(self, base: Base, item: DueItem) -> _DocumentCheck:
+        validators = {name: value for name, value in (item.validators or {}).items() if name != "reader"}
+        source = replace(self._sources.url_source(item.source["url"]), validators=validators)
+        original = await source.read()
+        if original.unchanged:
+            return _DocumentCheck(item)
+        digest = await threads.run_blocking(lambda: hashlib.sha256(original.data).digest())
+        return _DocumentCheck(item, item.original != scoped_digest(base.org_id, digest))
+
+    async def _check_file(self, item: DueItem) -> _DocumentCheck:
+        path = Path(item.source["path"])
+        source = self._sources.file_source(path, disk_access(self._sources.disk, item.source))
+        await source.probe()
+        fingerprint = fingerprint_of(await threads.run_blocking(path.stat))
+        return _DocumentCheck(item, item.fingerprint != fingerprint, fingerprint=fingerprint)
+
+    # ── recording ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _record(self, job: Job, base: Base, results: Sequence[_DocumentCheck]) -> None:
+        changed = [result for result in results if result.is_changed and not result.may_pass]
+        async with self._db.transaction() as tx:
+            if changed:
+                open_base = await catalog.lock_base(tx, base.id)
+                await jobs.fence(tx, job)
+                if open_base is None:
+                    return
+                ids = [result.item.id for result in changed]
+                requested = await catalog.request_version(tx, ids, cause=job.id)
+                await enqueue_next_jobs(tx, open_base, requested, Priority.BULK)
+                await refresh.set_fingerprints(
+                    tx, {result.item.id: result.fingerprint for result in changed if result.fingerprint}
+                )
+            else:
+                await jobs.fence(tx, job)
+            now = await refresh.database_time(tx)
+            await refresh.record_checks(tx, [_next_check(result, now) for result in results])
+            await faults.point("refresh.before_commit")
+
+
+def _host_of(item: DueItem) -> str:
+    url = item.source.get("url", "")
+    return url.split("/", 3)[2] if url.count("/") > 2 else ""
+
+
+def _must_retry(result: _DocumentCheck) -> bool:
+    """Whether a failed document is tried again, now that its source can be read: if that was the reason, or if it has changed
+    since its last good version."""
+    item = result.item
+    return item.error_code in _SOURCE_ERRORS or (result.is_changed and item.original is not None)
+
+
+def _is_news(item: DueItem, error: WorkError) -> bool:
+    """Whether an error is one that the item does not show yet."""
+    return isinstance(error, Permanent) and (item.status, item.error_code) != ("failed", error.code)
+
+
+def _next_check(result: _DocumentCheck, now: datetime) -> SourceCheck:
+    if result.error is not None and result.may_pass:
+        return after_failure(result.item, now, result.error)
+    return after_check(result.item, now, is_changed=result.is_changed)

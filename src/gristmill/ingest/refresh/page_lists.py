@@ -1,0 +1,85 @@
+"""Compare the pages that a sitemap lists with those that are filed: what is new is filed, what is gone is deleted, the rest stays.
+
+Pages have their own checks (`documents.py`), so a listing touches none that it finds again. Pages that are gone are removed last.
+If more than half of the pages are gone at once, and more than `FEW_PAGES`, the site more likely has a problem: nothing is removed,
+and the item shows `mass_removal` until a check finds fewer of them gone, or someone reindexes the sitemap.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+
+from gristmill import catalog, events, faults
+from gristmill.catalog import Item, NewItem, exclusions, folder_tree
+from gristmill.db import Database
+from gristmill.errors import Permanent
+from gristmill.ingest.refresh.folder_changes import ChangeCounts, Guard
+from gristmill.ingest.refresh.folder_scan import Interrupted
+from gristmill.jobs import JobId, Priority
+from gristmill.operations.delete import mark_for_deletion
+from gristmill.operations.freshness import begin_refreshing_pages
+from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
+
+FEW_PAGES = 20
+_BATCH = 500
+
+
+class PageList:
+    """The pages of one sitemap or site."""
+
+    def __init__(self, db: Database, container: Item, guard: Guard, cause: JobId) -> None:
+        self._db, self._container, self._guard, self._cause = db, container, guard, cause
+
+    async def compare(self, batches: AsyncIterator[Sequence[str]]) -> ChangeCounts:
+        """File new pages as they are listed, then remove those that are gone."""
+        async with self._db.connection() as tx:
+            children = await folder_tree.find_listed_children(tx, [self._container.id])
+        filed = {child.source_key: child.id for child in children if child.type == "url"}
+        listed: set[str] = set()
+        counts = ChangeCounts()
+        async for urls in batches:
+            listed.update(urls)
+            new = [url for url in urls if url not in filed]
+            for start in range(0, len(new), _BATCH):
+                counts.added += await self._file(new[start : start + _BATCH])
+        gone = [item_id for url, item_id in filed.items() if url not in listed]
+        if len(gone) > max(FEW_PAGES, len(filed) // 2):
+            raise Permanent(
+                f"{len(gone):,} of {len(filed):,} pages are no longer listed. Nothing was removed. If that is right, reindex the"
+                " item to remove them.",
+                code="mass_removal",
+            )
+        for start in range(0, len(gone), _BATCH):
+            removed = gone[start : start + _BATCH]
+            async with self._db.transaction() as tx:
+                base = await catalog.lock_base(tx, self._container.base_id)
+                if base is None or not await self._guard(tx):
+                    raise Interrupted
+                await mark_for_deletion(tx, base, removed)
+                await events.announce_ready(tx, [base.id])
+            counts.removed += len(removed)
+        return counts
+
+    async def _file(self, urls: Sequence[str]) -> int:
+        async with self._db.transaction() as tx:
+            base = await catalog.lock_base(tx, self._container.base_id)
+            if base is None or not await self._guard(tx):
+                raise Interrupted
+            container = await catalog.find_item(tx, self._container.id)
+            if container is None:
+                raise Interrupted
+            places = await exclusions.find_excluded(tx, container.id, [("url", url) for url in urls])
+            pages = [
+                NewItem("url", url[:500], url, source={"url": url})
+                for place, url in enumerate(urls)
+                if place not in places
+            ]
+            existing = await catalog.find_existing(tx, base.id, container.id, pages)
+            pages = [page for place, page in enumerate(pages) if place not in existing]
+            items = await catalog.insert_items(
+                tx, base.id, container.id, pages, listed_version=container.wanted_version, cause=self._cause
+            )
+            await begin_refreshing_pages(tx, base, container, items)
+            await record_filed_events(tx, items)
+            await enqueue_next_jobs(tx, base, items, Priority.BULK)
+            await catalog.derive_statuses_above(tx, [item.id for item in items[:1]])
+            await faults.point("page_list.before_commit")
+        return len(items)

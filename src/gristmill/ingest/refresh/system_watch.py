@@ -1,0 +1,64 @@
+"""A watch of the operating system over several folders, in a thread of its own: reports changed paths to the event loop."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
+
+from watchfiles._rust_notify import RustNotify
+
+_DEBOUNCE, _STEP, _TIMEOUT = 400, 50, 5_000  # milliseconds
+
+Report = Callable[[set[Path]], None]
+
+
+class SystemWatch:
+    """Reports the paths that change below folders until it is stopped. Folders that are missing are left out."""
+
+    def __init__(self, paths: Sequence[Path], report: Report, loop: asyncio.AbstractEventLoop) -> None:
+        self._report, self._loop, self._stopping = report, loop, threading.Event()
+        self._identities = {path: _identity(path) for path in paths}
+        present = [str(path) for path, identity in self._identities.items() if identity is not None]
+        self._notify = RustNotify(present, False, False, 0, True, True) if present else None
+        self._thread = threading.Thread(target=self._run, name="folder watch", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    async def start(cls, paths: Sequence[Path], report: Report) -> Self:
+        """Watch these folders. Raises OSError or RuntimeError when the operating system refuses."""
+        return await asyncio.to_thread(cls, paths, report, asyncio.get_running_loop())
+
+    async def is_outdated(self) -> bool:
+        """Whether a folder is another one by now, or is there again."""
+        return await asyncio.to_thread(
+            lambda: any(
+                (now := _identity(path)) is not None and now != then
+                for path, then in self._identities.items()
+            )
+        )
+
+    async def stop(self) -> None:
+        """Stop reporting."""
+        self._stopping.set()
+        await asyncio.to_thread(self._thread.join)
+        if self._notify is not None:
+            self._notify.close()
+
+    def _run(self) -> None:
+        while self._notify is not None and not self._stopping.is_set():
+            changes = self._notify.watch(_DEBOUNCE, _STEP, _TIMEOUT, self._stopping)
+            if isinstance(changes, set):
+                paths = {Path(path) for _, path in changes}
+                try:
+                    self._loop.call_soon_threadsafe(self._report, paths)
+                except RuntimeError:  # the loop has ended
+                    return
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

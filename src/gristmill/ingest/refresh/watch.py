@@ -1,0 +1,165 @@
+"""Watch folders: one watcher in each worker, one worker for each folder.
+
+    every second    renew the leases of the folders that are watched here, and claim folders that no worker watches
+    claimed         watch it, then compare it once: what changed before is not reported
+    changed         hand the paths to the folder (`watched_folder.py`)
+    killed          the leases expire; another worker claims the folders
+
+One watch of the operating system serves all folders of a worker: each has a limited number of them. It is made again when the set
+of folders changes, the new one before the old one ends.
+"""
+
+import asyncio
+import logging
+import time
+from datetime import timedelta
+from pathlib import Path
+from uuid import uuid4
+
+from gristmill import catalog, clock
+from gristmill.catalog import ItemId, watches
+from gristmill.catalog.watches import FreeWatch
+from gristmill.db import Database
+from gristmill.db.outage import Outage
+from gristmill.errors import GristmillError, Unreadable
+from gristmill.ingest.refresh.system_watch import SystemWatch
+from gristmill.ingest.refresh.watch_limits import check_watchable
+from gristmill.ingest.refresh.watched_folder import WatchedFolder
+from gristmill.operations.source_factory import disk_access
+from gristmill.sources.disk import DiskAccess
+
+log = logging.getLogger(__name__)
+
+_CHECK_INTERVAL = timedelta(seconds=1)
+_CLAIM_BATCH = 50
+_REFUSED_FOR = timedelta(minutes=5)  # before a folder that can't be watched is looked at again
+
+
+class FolderWatcher:
+    """Watches folders until it is stopped."""
+
+    def __init__(self, db: Database, disk: DiskAccess, lease: timedelta) -> None:
+        self._db, self._disk, self._lease = db, disk, lease
+        self._owner = uuid4()
+        self._folders: dict[ItemId, WatchedFolder] = {}
+        self._tasks: dict[ItemId, asyncio.Task[None]] = {}
+        self._refused: dict[ItemId, float] = {}
+        self._system_watch: SystemWatch | None = None
+
+    async def run(self) -> None:
+        """Watch until cancelled; then the folders are free for other workers."""
+        outage, failures = Outage(log, "the database"), Outage(log, "the watch of folders")
+        try:
+            while True:
+                try:
+                    await self._renew()
+                    await self._replace_folders()
+                    await self._claim()
+                    outage.clear()
+                    failures.clear()
+                except GristmillError as error:
+                    await outage.wait(error.message)
+                except Exception as error:  # a bug must not end the watch of all folders
+                    await failures.wait_unexpected(error)
+                await clock.pause(min(_CHECK_INTERVAL, self._lease / 4))
+        finally:
+            await self._stop()
+
+    async def _renew(self) -> None:
+        if not self._folders:
+            return
+        async with self._db.transaction() as tx:
+            held = await watches.renew_watches(tx, list(self._folders), self._owner, self._lease)
+        lost = self._folders.keys() - held
+        for item_id in lost:
+            del self._folders[item_id]
+            await clock.cancel_tasks([self._tasks.pop(item_id)])
+        if lost:
+            await self._watch_again()
+
+    async def _replace_folders(self) -> None:
+        """Watch again what was deleted or unmounted and is there again: the old watch knows nothing of it."""
+        if self._system_watch is not None and await self._system_watch.is_outdated():
+            await self._watch_again()
+            for folder in self._folders.values():
+                folder.compare_all()
+
+    async def _claim(self) -> None:
+        self._refused = {item: at for item, at in self._refused.items() if at > time.monotonic()}
+        async with self._db.connection() as tx:
+            free = await watches.find_free_watches(tx, _CLAIM_BATCH, self._refused)
+        claimed = [
+            folder
+            for watch in free
+            if await self._is_watchable(watch) and (folder := await self._claim_one(watch)) is not None
+        ]
+        if not claimed:
+            return
+        self._folders |= {folder.root.id: folder for folder in claimed}
+        if await self._watch_again():
+            for folder in claimed:
+                self._tasks[folder.root.id] = asyncio.create_task(folder.run(), name=f"watch {folder.path}")
+
+    async def _is_watchable(self, watch: FreeWatch) -> bool:
+        path = Path(watch.source["path"])
+        access = disk_access(self._disk, watch.source)
+        error = await asyncio.to_thread(check_watchable, path, access, is_wanted=bool(watch.wanted))
+        if error is not None:
+            await self._refuse(watch.item_id, error.code, error.message)
+        return error is None
+
+    async def _claim_one(self, watch: FreeWatch) -> WatchedFolder | None:
+        async with self._db.transaction() as tx:
+            root = await catalog.find_item(tx, watch.item_id)
+            if root is None or not await watches.claim_watch(tx, watch.item_id, self._owner, self._lease):
+                return None
+        return WatchedFolder(self._db, root, self._disk, self._owner)
+
+    async def _refuse(self, item_id: ItemId, code: str, reason: str) -> None:
+        self._refused[item_id] = time.monotonic() + _REFUSED_FOR.total_seconds()
+        async with self._db.transaction() as tx:
+            await watches.refuse_watch(tx, item_id, code, reason)
+
+    # ── the operating system ─────────────────────────────────────────────────────────────────────────────
+
+    async def _watch_again(self) -> bool:
+        """Watch the folders of now. If the operating system refuses, the newest ones are given up; False then."""
+        old, self._system_watch = self._system_watch, None
+        try:
+            self._system_watch = await SystemWatch.start(
+                [folder.path for folder in self._folders.values()], self._hand_out
+            )
+        except (OSError, RuntimeError) as error:
+            self._system_watch = old
+            await self._give_up([item for item in self._folders if item not in self._tasks], str(error))
+            return False
+        if old is not None:
+            await old.stop()
+        return True
+
+    async def _give_up(self, item_ids: list[ItemId], reason: str) -> None:
+        error = Unreadable(
+            f"The operating system refuses to watch it: {reason}. It is checked by its refresh schedule. Raise"
+            " fs.inotify.max_user_watches and max_user_instances.",
+            code="watch_refused",
+        )
+        async with self._db.transaction() as tx:
+            await watches.release_watches(tx, item_ids, self._owner)
+        for item_id in item_ids:
+            self._folders.pop(item_id, None)
+            await self._refuse(item_id, error.code, error.message)
+
+    def _hand_out(self, paths: set[Path]) -> None:
+        """Give changed paths to the folders that they are in; an added folder may be inside another one."""
+        for folder in self._folders.values():
+            inside = {path for path in paths if path.is_relative_to(folder.path)}
+            if inside:
+                folder.add(inside)
+
+    async def _stop(self) -> None:
+        await clock.cancel_tasks(self._tasks.values())
+        if self._system_watch is not None:
+            await self._system_watch.stop()
+        if self._folders:
+            async with self._db.transaction() as tx:
+                await watches.release_watches(tx, list(self._folders), self._owner)

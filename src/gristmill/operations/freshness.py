@@ -1,0 +1,174 @@
+"""Keep sources fresh: schedule checks of new items, change rules, watch folders, and take exclusions back.
+
+    an item's own rule, else that of its sitemap or site, else that of its base; without any, nothing is checked by itself
+
+Each change is one transaction under the base's lock. A changed rule applies from now on: the next check is due by the new rule.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from uuid import UUID
+
+from gristmill import catalog, jobs
+from gristmill.catalog import Base, BaseId, Item, ItemId, exclusions, refresh, watches
+from gristmill.catalog.exclusions import Exclusion
+from gristmill.catalog.refresh import FirstCheck, ItemRefresh, RefreshOrigin
+from gristmill.catalog.watches import FolderWatch
+from gristmill.db import Database, Tx
+from gristmill.errors import Conflict, NotFound
+from gristmill.jobs import NewJob, Priority
+from gristmill.operations import guards
+from gristmill.operations.refresh_rule import parse_rule
+from gristmill.work import RefreshContainer, RefreshDocuments
+
+PAGES = "url"
+WEB_CONTAINERS = ("sitemap", "site")
+Keep = Literal["keep"]
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """How an item is kept fresh: its schedule and its watch, where it has them."""
+
+    refresh: ItemRefresh | None = None
+    watch: FolderWatch | None = None
+
+
+# ── new items ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def begin_refreshing(
+    tx: Tx,
+    base: Base,
+    items: Sequence[Item],
+    rule: Mapping[str, Any] | None = None,
+    origin: RefreshOrigin = "base",
+) -> None:
+    """Schedule the checks of new items: by this rule, or by that of their base."""
+    rule = base.refresh if rule is None else rule
+    ids = [item.id for item in items if can_refresh(item)]
+    if rule is not None and ids:
+        await refresh.schedule_checks(tx, ids, await _first_check(tx, rule), origin)
+    for item in items:
+        if item.type == "directory" and can_refresh(item):
+            await watches.want_watch(tx, item.id, None)
+
+
+async def begin_refreshing_pages(tx: Tx, base: Base, container: Item, items: Sequence[Item]) -> None:
+    """Schedule the checks of pages that a container's listing filed: by the rule of the container, or of the base."""
+    pages = [item for item in items if item.type == PAGES]
+    if not pages:
+        return
+    own = (await refresh.find_refreshes(tx, [container.id])).get(container.id)
+    if own is None:
+        await begin_refreshing(tx, base, pages)
+    else:
+        await begin_refreshing(tx, base, pages, own.rule, "base" if own.origin == "base" else "container")
+
+
+def can_refresh(item: Item) -> bool:
+    """Whether an item's own source can be checked. Files in folders are checked with their folder."""
+    if item.type in ("directory", "file"):
+        return "path" in item.source and "root" not in item.source
+    return item.type == PAGES or item.type in WEB_CONTAINERS
+
+
+# ── changes ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def set_base_rule(tx: Tx, base: Base, rule: Mapping[str, Any] | None) -> None:
+    """Change when the sources of a locked base are checked; None: never by themselves."""
+    await refresh.set_base_refresh(tx, base.id, None if rule is None else await _first_check(tx, rule))
+
+
+async def set_item_rule(tx: Tx, base: Base, item: Item, rule: Mapping[str, Any] | None) -> None:
+    """Change when the source of an item of a locked base is checked, and the pages of a sitemap or site with it. None: as its
+    container or base says."""
+    if not can_refresh(item):
+        raise Conflict(
+            "Only folders, files on the disk, web pages, sitemaps and sites are checked for changes. Files in a folder are"
+            " checked with the folder.",
+            code="not_refreshable",
+        )
+    origin: RefreshOrigin = "item"
+    if rule is None:
+        rule, origin = await _inherited_rule(tx, base, item)
+    first = None if rule is None else await _first_check(tx, rule)
+    await refresh.set_item_refresh(tx, [item.id], first, origin)
+    if item.type in WEB_CONTAINERS:
+        pages = await refresh.inheriting_pages(tx, item.id)
+        await refresh.set_item_refresh(tx, pages, first, "container" if origin == "item" else origin)
+
+
+async def set_watch(tx: Tx, item: Item, wanted: bool | None) -> None:
+    """Change whether a folder is watched; None: if that is cheap."""
+    if item.type != "directory" or not can_refresh(item):
+        raise Conflict("Only folders that were added as such can be watched.", code="not_watchable")
+    await watches.want_watch(tx, item.id, wanted)
+
+
+async def check_now(db: Database, item_id: ItemId) -> None:
+    """Queue a check of an item's source now, whatever its rule; that of a sitemap or site includes its pages."""
+    async with db.transaction() as tx:
+        item = await guards.require_item(tx, item_id)
+        base = await guards.lock_open_base(tx, item.base_id)
+        if not can_refresh(item):
+            raise Conflict(
+                "This item has no source of its own that could be checked. Check the folder or connector that it is in.",
+                code="not_refreshable",
+            )
+        if (await refresh.find_refreshes(tx, [item.id])).get(item.id) is None:
+            first = await _first_check(tx, {"every": "never"})
+            await refresh.set_item_refresh(tx, [item.id], first, "base")
+        work = (
+            RefreshContainer(base.id, item.id) if item.is_container else RefreshDocuments(base.id, (item.id,))
+        )
+        await jobs.enqueue(tx, NewJob(work, lane=base.lane, priority=Priority.INTERACTIVE))
+        if item.type in WEB_CONTAINERS:
+            await refresh.run_checks_now(tx, await refresh.inheriting_pages(tx, item.id))
+
+
+async def freshness_of(tx: Tx, item_ids: Sequence[ItemId]) -> dict[ItemId, Freshness]:
+    """How items are kept fresh."""
+    schedules = await refresh.find_refreshes(tx, item_ids)
+    folder_watches = await watches.find_watches(tx, item_ids)
+    return {item_id: Freshness(schedules.get(item_id), folder_watches.get(item_id)) for item_id in item_ids}
+
+
+# ── exclusions ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def take_back(
+    db: Database,
+    base_id: BaseId,
+    ids: Sequence[UUID] | None,
+    on_removed: Callable[[Tx, Sequence[Exclusion]], Awaitable[None]] | None = None,
+) -> list[Exclusion]:
+    """Forget exclusions of a base, these or all, and queue checks of their containers, which then find the sources again.
+    `on_removed` does more about them in the same transaction."""
+    async with db.transaction() as tx:
+        base = await guards.lock_base(tx, base_id)
+        removed = await exclusions.remove_exclusions(tx, base.id, ids)
+        if ids and not removed:
+            raise NotFound(f"There is no exclusion {ids[0]} in this base.", code="exclusion_not_found")
+        if on_removed is not None:
+            await on_removed(tx, removed)
+        roots = {exclusion.root_id for exclusion in removed}
+        for item in await catalog.find_items(tx, list(roots)):
+            if item.type in ("directory", *WEB_CONTAINERS):
+                work = RefreshContainer(base.id, item.id)
+                await jobs.enqueue(tx, NewJob(work, lane=base.lane, priority=Priority.NORMAL))
+    return removed
+
+
+async def _inherited_rule(tx: Tx, base: Base, item: Item) -> tuple[Mapping[str, Any] | None, RefreshOrigin]:
+    if item.parent_id is not None:
+        above = (await refresh.find_refreshes(tx, [item.parent_id])).get(item.parent_id)
+        if above is not None and above.origin == "item":
+            return above.rule, "container"
+    return base.refresh, "base"
+
+
+async def _first_check(tx: Tx, rule: Mapping[str, Any]) -> FirstCheck:
+    return parse_rule(rule).first_check(rule, await refresh.database_time(tx))

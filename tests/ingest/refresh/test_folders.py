@@ -1,0 +1,175 @@
+"""A folder is compared with its items: what changed is indexed, what moved moves, what people deleted stays deleted."""
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gristmill import jobs
+from gristmill.catalog import Base, Item
+from gristmill.faults import FaultInjected, arm
+from gristmill.ingest.refresh import folder_scan
+from gristmill.jobs import NewJob
+from gristmill.operations import delete, freshness, guards
+from gristmill.work import RefreshContainer
+from tests.operations.manual_worker import ManualWorker, file_to_add, index_folder, items_by_title
+
+pytestmark = pytest.mark.usefixtures("ends_healthy")
+
+_LONG_AGO = 1_700_000_000
+
+
+def write(path: Path, text: str, at: int = _LONG_AGO) -> None:
+    """Write a file that was last changed at this time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, ns=(at * 10**9 + 1, at * 10**9 + 1))
+
+
+async def compare(worker: ManualWorker, base: Base, root: Item) -> None:
+    """Compare a folder with the disk, and index what differs."""
+    async with worker.db.transaction() as tx:
+        await jobs.enqueue(tx, NewJob(RefreshContainer(base.id, root.id), lane=base.lane))
+    await worker.work()
+
+
+async def versions(worker: ManualWorker) -> dict[str, int]:
+    """The version that each file has reached."""
+    rows = await worker.rows(
+        "select title, wanted_version from item where type = 'file' and status <> 'deleting'"
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+async def test_only_what_differs_on_the_disk_is_indexed_and_what_is_gone_is_removed(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    for name in ("a.md", "deep/b.md", "c.md"):
+        write(docs / name, f"rye {name}")
+    items = await index_folder(worker, base, docs)
+    await compare(worker, base, items["docs"])
+    assert await versions(worker) == {"a.md": 1, "b.md": 1, "c.md": 1}
+    assert await worker.value("select count(*) from job_history where kind = 'index_document'") == 3
+
+    write(docs / "a.md", "spelt instead", _LONG_AGO + 9)
+    write(docs / "new/folder/d.md", "oats")
+    (docs / "empty").mkdir()
+    (docs / "c.md").unlink()
+    await compare(worker, base, items["docs"])
+    assert await versions(worker) == {"a.md": 2, "b.md": 1, "d.md": 1}
+    assert await worker.search_texts(base, "spelt oats rye") == ["oats", "rye deep/b.md", "spelt instead"]
+    statuses = await worker.statuses()
+    assert {"empty", "new", "folder"} <= statuses.keys()
+    assert "c.md" not in statuses
+    assert set(statuses.values()) == {"completed"}
+
+
+async def test_a_moved_file_keeps_its_item_its_content_and_its_vectors(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    """Moved within the folder, moved with its folder, and renamed; a copy or a link is another file."""
+    for name in ("a.md", "deep/b.md", "c.md", "d.md"):
+        write(docs / name, f"rye {name}")
+    items = await index_folder(worker, base, docs)
+    vectors = dict(await worker.rows("select item_id, embedding::text from chunk"))
+    (docs / "a.md").rename(docs / "deep/a.md")
+    (docs / "deep").rename(docs / "deeper")
+    (docs / "c.md").rename(docs / "renamed.md")
+    os.link(docs / "d.md", docs / "link.md")
+    shutil.copy2(docs / "d.md", docs / "copy.md")
+    await compare(worker, base, items["docs"])
+    after = await items_by_title(worker, base)
+    assert sorted(after) == ["a.md", "b.md", "copy.md", "d.md", "deeper", "docs", "link.md", "renamed.md"]
+    for old, new in (("a.md", "a.md"), ("b.md", "b.md"), ("c.md", "renamed.md"), ("d.md", "d.md")):
+        assert after[new].id == items[old].id
+    assert after["a.md"].source["path"] == str(docs / "deeper/a.md")
+    assert after["a.md"].parent_id == after["deeper"].id
+    assert after["a.md"].wanted_version == 1, "a moved file is not read again"
+    assert after["link.md"].id != after["d.md"].id != after["copy.md"].id
+    current = dict(await worker.rows("select item_id, embedding::text from chunk"))
+    assert {item_id: current[item_id] for item_id in vectors} == vectors
+    assert await worker.search_texts(base, "renamed") == ["rye c.md"], "it is found by its new name"
+
+
+async def test_what_someone_deleted_stays_deleted_until_it_is_taken_back(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    items = await index_folder(worker, base, docs)
+    await delete.delete(worker.db, base.id, [items["a.md"].id, items["deep"].id])
+    await worker.work()
+    await compare(worker, base, items["docs"])
+    await worker.reindex(base, items["docs"].id)
+    await worker.work()
+    assert await worker.statuses() == {"docs": "completed"}
+    rows = await worker.rows("select id, source_key from exclusion order by source_key")
+    assert [path for _, path in rows] == [str(docs / "a.md"), str(docs / "deep")]
+
+    await freshness.take_back(worker.db, base.id, [rows[1][0]])
+    await worker.work()
+    assert sorted(await worker.statuses()) == ["b.md", "deep", "docs"]
+    await worker.add(base, file_to_add(docs / "a.md"))
+    assert await worker.rows("select id from exclusion") == [], "adding it takes the exclusion back"
+
+    await delete.delete(worker.db, base.id, [items["docs"].id])
+    await worker.work()
+    assert await worker.rows("select id from exclusion") == [], "the whole folder is not left out of anything"
+
+
+async def test_a_folder_that_is_gone_or_not_mounted_keeps_its_items(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    items = await index_folder(worker, base, docs)
+    async with worker.db.transaction() as tx:
+        locked = await guards.lock_base(tx, base.id)
+        await freshness.set_item_rule(tx, locked, items["docs"], {"every": "1d"})
+    elsewhere = docs.with_name("elsewhere")
+    shutil.move(docs, elsewhere)
+    await compare(worker, base, items["docs"])
+    assert await worker.value("select error_code from item_refresh") == "source_gone"
+    assert await worker.value("select next_at < clock_now() + interval '10 minutes' from item_refresh")
+    write(docs / ".hidden", "not listed")
+    await worker.rows(
+        "update item set fingerprint = '0' || fingerprint where fingerprint is not null returning id"
+    )
+    await compare(worker, base, items["docs"])
+    assert await worker.value("select error_code from item_refresh") == "folder_not_mounted"
+    assert len(await worker.search_texts(base, "rye")) == 2
+    shutil.rmtree(docs)
+    shutil.move(elsewhere, docs)
+    await compare(worker, base, items["docs"])
+    assert await worker.value("select error_code from item_refresh") is None
+
+
+async def test_a_comparison_that_is_cut_off_anywhere_is_finished_by_the_next(
+    worker: ManualWorker, second_worker: ManualWorker, base: Base, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failure before each commit; and a worker that lost its lease writes nothing."""
+    monkeypatch.setattr(folder_scan, "BATCH", 2)
+    items = await index_folder(worker, base, docs)
+    for number in range(6):
+        write(docs / f"new/{number}.md", f"oats {number}")
+    (docs / "a.md").unlink()
+    async with worker.db.transaction() as tx:
+        await jobs.enqueue(tx, NewJob(RefreshContainer(base.id, items["docs"].id), lane=base.lane))
+    for number in (1, 2, 3):
+        arm(f"folder_changes.before_commit=fail@{number}")
+        with contextlib.suppress(FaultInjected):
+            await worker.step()
+        await worker.make_due()
+    arm("")
+    zombie = (await worker.claim())[0]
+    await worker.rows(
+        "update job set state = 'delayed', lease = null, worker = null where id = %s returning id", zombie.id
+    )
+    await worker.make_due()
+    await second_worker.work()
+    before = await worker.rows("select id, wanted_version from item order by id")
+    write(docs / "late.md", "late")
+    await worker.run(zombie)
+    assert await worker.rows("select id, wanted_version from item order by id") == before
+    assert sorted(await worker.search_texts(base, "oats rye")) == [
+        *(f"oats {number}" for number in range(6)),
+        "rye b",
+    ]

@@ -1,0 +1,178 @@
+"""Watched folders: a saved file is searchable soon, moves are moves, bursts are one comparison, and one worker has each folder."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gristmill import app
+from gristmill.ingest.refresh import watched_folder
+from gristmill.ingest.refresh.watch_limits import check_watchable, file_system_of
+from gristmill.settings import Settings
+from gristmill.sources.disk import EVERYWHERE, DiskAccess
+from tests.api_calls import (
+    add_items,
+    assert_healthy,
+    assert_problem,
+    item_titles,
+    make_base,
+    search,
+    wait_until_ended,
+)
+from tests.embedding.hashed import HashedEmbedder
+from tests.gristmill_process import environment, run_serve
+from tests.wait_until import wait_until
+
+
+@pytest.fixture
+async def watching(settings: Settings) -> AsyncGenerator[httpx.AsyncClient]:
+    """A client of a Gristmill that watches folders."""
+    watching_settings = settings.model_copy(update={"watch_folders": True})
+    async with app.gristmill(
+        watching_settings, work=True, extra_embedders={"hashed": HashedEmbedder()}
+    ) as running:
+        transport = httpx.ASGITransport(app=running.api, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            yield client
+
+
+async def add_watched(http: httpx.AsyncClient, folder: Path) -> tuple[str, str]:
+    """Add a folder and wait until it is watched and compared; its base and its item."""
+    base = await make_base(http)
+    added = await add_items(http, base, {"type": "directory", "path": str(folder)})
+    root = added["created"][0]["id"]
+    await wait_until_ended(http, root)
+
+    async def is_compared() -> bool:
+        freshness = (await http.get(f"/api/knowledge-items/{root}")).json()["freshness"]
+        return freshness["watch"]["state"] == "watching" and freshness["checkedAt"] is not None
+
+    await wait_until(is_compared)
+    return base, root
+
+
+async def has_hit(http: httpx.AsyncClient, base: str, text: str) -> bool:
+    """Whether a search returns exactly this text."""
+    return any(hit["text"] == text for hit in await search(http, base, text, mode="text"))
+
+
+async def test_saved_moved_and_deleted_files_follow_without_a_listing(
+    watching: httpx.AsyncClient, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, root = await add_watched(watching, docs)
+    listings = await count_jobs(watching, "refresh_container")
+    (docs / "deep/new").mkdir()
+    (docs / "deep/new/c.md").write_text("spelt")
+    (docs / "a.md").write_text("emmer")
+    await wait_until(lambda: has_hit(watching, base, "spelt"))
+    await wait_until(lambda: has_hit(watching, base, "emmer"))
+    ids = {item["title"]: item["id"] for item in await all_items(watching, base)}
+
+    shutil.move(docs / "deep/new/c.md", docs / "moved.md")
+    (docs / "deep/b.md").unlink()
+
+    async def has_moved() -> bool:
+        items = {item["title"]: item for item in await all_items(watching, base)}
+        return "moved.md" in items and items["moved.md"]["id"] == ids["c.md"] and "b.md" not in items
+
+    await wait_until(has_moved)
+    assert await count_jobs(watching, "refresh_container") == listings, "nothing was listed again"
+
+    monkeypatch.setattr(watched_folder, "BURST", 50)
+    for number in range(60):
+        (docs / f"burst {number}.md").write_text(f"burst {number}")
+
+    async def has_all() -> bool:
+        return len(await item_titles(watching, base, parentId="*", status="completed")) == 60 + 5
+
+    await wait_until(has_all)
+    assert await count_jobs(watching, "refresh_container") <= listings + 3, (
+        "one comparison for a burst, not one for each"
+    )
+
+    response = await watching.patch(f"/api/knowledge-items/{root}", json={"watch": False})
+    assert response.json()["freshness"]["watch"]["state"] == "off"
+    child = (await watching.get(f"/api/knowledge-items/{ids['a.md']}")).json()
+    assert child["freshness"] is None
+    assert_problem(
+        await watching.patch(f"/api/knowledge-items/{ids['a.md']}", json={"watch": True}),
+        409,
+        "not_watchable",
+    )
+    await assert_healthy(watching)
+
+
+async def count_jobs(http: httpx.AsyncClient, kind: str) -> int:
+    """How many jobs of this kind are done."""
+    response = await http.get("/api/jobs", params={"kind": kind, "state": "done", "limit": 500})
+    return len(response.json()["items"])
+
+
+async def all_items(http: httpx.AsyncClient, base: str) -> list[dict[str, Any]]:
+    """All items of a base."""
+    return (
+        await http.get(f"/api/knowledge-bases/{base}/items", params={"parentId": "*", "limit": 500})
+    ).json()["items"]
+
+
+@pytest.mark.crash
+async def test_when_the_watching_worker_is_killed_another_one_watches_and_compares_once(
+    database_url: str, tmp_path: Path, cache_dir: Path, quick_embedder: dict[str, str], docs: Path
+) -> None:
+    """What was saved while no worker watched is found by the comparison, what is saved later by the watch."""
+
+    def env(name: str) -> dict[str, str]:
+        return environment(
+            tmp_path / name,
+            cache_dir,
+            database_url=database_url,
+            lease="2",
+            single_process="true",
+            **quick_embedder,
+        )
+
+    with (
+        run_serve(env("first"), log=tmp_path / "first.log") as first,
+        run_serve(env("second"), log=tmp_path / "second.log") as second,
+    ):
+        async with httpx.AsyncClient(base_url=first.url, timeout=30) as http:
+            base, root = await add_watched(http, docs)
+        async with httpx.AsyncClient(base_url=second.url, timeout=30) as http:
+            first.kill()
+            (docs / "while nobody watched.md").write_text("spelt")
+            await wait_until(lambda: has_hit(http, base, "spelt"))
+            (docs / "later.md").write_text("emmer")
+            await wait_until(lambda: has_hit(http, base, "emmer"))
+            item = (await http.get(f"/api/knowledge-items/{root}")).json()
+            assert item["freshness"]["watch"]["state"] == "watching"
+            await assert_healthy(http)
+
+
+async def test_a_folder_that_can_not_be_watched_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = tmp_path / "folders"
+    for number in range(5):
+        (folders / str(number)).mkdir(parents=True)
+
+    def code_of(path: Path, access: DiskAccess = EVERYWHERE, *, is_wanted: bool = False) -> str | None:
+        error = check_watchable(path, access, is_wanted=is_wanted)
+        return None if error is None else error.code
+
+    assert await asyncio.to_thread(code_of, folders) is None
+    assert await asyncio.to_thread(code_of, tmp_path / "missing") == "folder_not_here"
+    assert await asyncio.to_thread(code_of, folders, DiskAccess((tmp_path / "allowed",))) == "folder_not_here"
+    monkeypatch.setattr("gristmill.ingest.refresh.watch_limits.CHEAP_FOLDERS", 4)
+    assert await asyncio.to_thread(code_of, folders) == "too_many_folders"
+    assert await asyncio.to_thread(lambda: code_of(folders, is_wanted=True)) is None
+    mounts = [
+        "22 1 8:1 / / rw - ext4 /dev/sda1 rw",
+        "30 22 0:40 / /mnt/team\\040share rw - nfs4 host:/x rw",
+        "31 22 0:41 / /mnt rw - tmpfs tmpfs rw",
+    ]
+    assert file_system_of(Path("/mnt/team share/deep"), mounts) == "nfs4"
+    assert file_system_of(Path("/home"), mounts) == "ext4"
