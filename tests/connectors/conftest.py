@@ -1,5 +1,6 @@
 """A Gristmill that may reach fake tools on this machine, and a connector that feeds a base from one."""
 
+import os
 from collections.abc import Generator
 from datetime import timedelta
 
@@ -9,7 +10,10 @@ from gristmill import app
 from gristmill.connectors import sync
 from gristmill.settings import Settings
 from tests.connectors.fakes.tool import FakeTool, serve_fake
-from tests.connectors.harness import FAKES, ConnectorHarness
+from tests.connectors.harness import FAKES, MORE_FAKES, ConnectorHarness
+
+# CONTRACT_TESTS=all runs the whole contract over all tools.
+TOOLS = FAKES | MORE_FAKES if os.environ.get("CONTRACT_TESTS") == "all" else FAKES
 
 
 @pytest.fixture
@@ -24,10 +28,10 @@ def short_indexing_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sync, "_INDEXING_POLL", timedelta(milliseconds=100))
 
 
-@pytest.fixture(params=sorted(FAKES))
+@pytest.fixture(params=sorted(TOOLS))
 def tool(request: pytest.FixtureRequest) -> Generator[FakeTool]:
     """Each fake tool in turn, with some documents."""
-    with serve_fake(FAKES[request.param]()) as fake:
+    with serve_fake(TOOLS[request.param]()) as fake:
         yield fake
 
 

@@ -229,7 +229,8 @@ async def test_events_are_read_backwards_with_their_titles_until_the_beginning(
 
 async def test_every_connector_kind_has_json_schemas(http: httpx.AsyncClient) -> None:
     kinds = {kind["type"]: kind for kind in (await http.get("/api/connector-kinds")).json()["items"]}
-    assert set(kinds) == {"github", "gitlab", "jira", "confluence"}
+    assert {"github", "gitlab", "jira", "confluence", "s3", "git", "webdav"} <= set(kinds)
+    assert (kinds["github"]["title"], kinds["git"]["title"]) == ("GitHub", "Git repository")
     token = kinds["gitlab"]["credentials"]["properties"]["token"]
     assert token["writeOnly"] is True
     assert kinds["gitlab"]["config"]["properties"]["projects"]["type"] == "array"

@@ -82,7 +82,7 @@ def serve() -> Generator[Site]:
             if self.command != "HEAD":
                 self.wfile.write(answer.body)
 
-        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any  # noqa: N815
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_PROPFIND = handle_any  # noqa: N815
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             pass

@@ -265,6 +265,12 @@ select item_set_acl(%(id)s, %(acl)s::text[]);
 update item set metadata = case when %(keep_tags)s and metadata ? 'tags' then jsonb_build_object('tags', metadata -> 'tags')
                                 else '{}' end || %(metadata)s, updated_at = clock_now() where id = %(id)s and status <> 'deleting' returning id;
 
+-- name: rename_records
+-- Gives records below a container other source keys.
+update item i set source_key = u.new_key, updated_at = clock_now()
+  from unnest(%(old_keys)s::text[], %(new_keys)s::text[]) u(old_key, new_key)
+ where i.parent_id = %(container)s and i.type = 'record' and i.status <> 'deleting' and i.source_key = u.old_key;
+
 -- name: changes_watermark
 -- The start of the oldest transaction that writes items, or now minus the time a statement may need to take its lock.
 select least(clock_now() - interval '500 ms', (

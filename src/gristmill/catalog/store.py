@@ -210,6 +210,13 @@ async def set_metadata(tx: Tx, item_id: ItemId, metadata: dict[str, Any], *, kee
     await queries.run(tx, "set_metadata", id=item_id, metadata=Jsonb(metadata), keep_tags=keep_tags)
 
 
+async def rename_records(tx: Tx, container: ItemId, new_keys: Mapping[str, str]) -> None:
+    """Give records below a container other source keys: their documents have other ids in their tool now."""
+    await queries.run(
+        tx, "rename_records", container=container, old_keys=list(new_keys), new_keys=list(new_keys.values())
+    )
+
+
 async def lock_live_version(tx: Tx, item_id: ItemId, version: int) -> bool:
     """Lock an item until the transaction ends; False when its live version is another one."""
     return bool(await queries.values(tx, "lock_live_version", item=item_id, version=version))

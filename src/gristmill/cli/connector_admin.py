@@ -17,9 +17,6 @@ from gristmill.cli.add import POLL_INTERVAL, base_id_by_name
 from gristmill.cli.client_session import ClientSession, Refused
 from gristmill.cli.output import new_table
 
-# Settings that are lists.
-_LIST_SETTINGS = frozenset({"repositories", "organizations", "projects", "groups", "files", "spaces"})
-
 
 async def add(
     session: ClientSession,
@@ -28,16 +25,18 @@ async def add(
     name: str,
     *,
     bases: Sequence[str],
-    config: Mapping[str, Any],
+    settings: Sequence[str],
     credentials: Mapping[str, Any],
     schedule: str | None,
     acl: Sequence[str],
 ) -> dict[str, Any]:
     """Add a connector; bases that do not exist are created."""
+    kinds = (await session.call("GET", "/connector-kinds"))["items"]
+    schemas: dict[str, dict[str, Any]] = {entry["type"]: entry["config"] for entry in kinds}
     body: dict[str, Any] = {
         "name": name,
         "type": kind,
-        "config": config,
+        "config": parse_settings(settings, schemas.get(kind, {})),
         "credentials": credentials,
         "knowledgeBaseIds": [await base_id_by_name(session, base, create=True) for base in bases],
         **({"schedule": schedule} if schedule else {}),
@@ -57,16 +56,18 @@ async def add(
     return {**created, "check": check}
 
 
-def parse_settings(entries: Sequence[str]) -> dict[str, Any]:
+def parse_settings(entries: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
     """Parse `KEY=VALUE` entries. A value can be JSON; the values of a list setting are collected, also from `KEY=A,B`."""
+    properties: Mapping[str, Mapping[str, Any]] = schema.get("properties", {})
     values: dict[str, Any] = {}
     for entry in entries:
         key, text = _split_pair(entry, "--set")
+        kind = properties.get(key, {}).get("type")
         try:
-            value: Any = json.loads(text)
+            value: Any = text if kind == "string" else json.loads(text)
         except ValueError:
             value = text
-        if key in _LIST_SETTINGS and not isinstance(value, list):
+        if kind == "array" and not isinstance(value, list):
             # A comma separates values: no name of a repository, project, group or space has one.
             values.setdefault(key, []).extend(part.strip() for part in str(value).split(",") if part.strip())
         else:
@@ -97,6 +98,31 @@ def _split_pair(entry: str, option: str) -> tuple[str, str]:
     if not separator or not key:
         raise Refused(f"{option} must have the form KEY=VALUE.", code="bad_option")
     return key, value
+
+
+async def list_kinds(session: ClientSession, kind: str | None) -> list[dict[str, Any]]:
+    """The types of connectors, or the one of this name."""
+    kinds = (await session.call("GET", "/connector-kinds"))["items"]
+    matching = [entry for entry in kinds if kind in (None, entry["type"])]
+    if not matching:
+        names = ", ".join(entry["type"] for entry in kinds)
+        raise Refused(f"There is no type {kind!r}. Choose one of {names}.", code="unknown_connector_type")
+    return matching
+
+
+def kind_table(kinds: Sequence[Mapping[str, Any]], *, with_settings: bool) -> Table:
+    """A table of types, or of the settings and secrets of one."""
+    if not with_settings:
+        table = new_table("type", "tool")
+        for kind in kinds:
+            table.add_row(kind["type"], Text(kind["title"]))
+        return table
+    table = new_table("option", "means")
+    for option, schema in (("--set", kinds[0]["config"]), ("--secret", kinds[0]["credentials"])):
+        for key, field in schema.get("properties", {}).items():
+            required = " (required)" if key in schema.get("required", []) else ""
+            table.add_row(f"{option} {key}{required}", Text(field.get("description", "")))
+    return table
 
 
 async def list_connectors(session: ClientSession) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """The options of `gristmill connector …` and `gristmill sync`. `connector_admin` does the work; it is imported late to
 keep `--help` fast."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +12,7 @@ from gristmill.cli.output import console, out, print_json
 
 connector = CommandLine(
     name="connector",
-    help="Manage connectors to GitHub, GitLab, Jira and Confluence.",
+    help="Manage connectors to the tools that your team uses.",
     examples=["gristmill connector list", "gristmill connector show work"],
 )
 ConnectorName = Annotated[str, typer.Argument(help="Name of the connector.")]
@@ -24,7 +25,7 @@ ConnectorName = Annotated[str, typer.Argument(help="Name of the connector.")]
     ],
 )
 def connector_add(
-    type: Annotated[str, typer.Argument(help="github, gitlab, jira or confluence.")],  # noqa: A002
+    type: Annotated[str, typer.Argument(help="A type that `gristmill connector kinds` lists.")],  # noqa: A002
     name: Annotated[str, typer.Argument(help="Name of the new connector.")],
     base: Annotated[
         list[str], typer.Option("--base", metavar="NAME", help="Base to sync into; may be repeated.")
@@ -58,7 +59,6 @@ def connector_add(
     """Add a connector that syncs a source into bases."""
     from gristmill.cli import connector_admin as connectors
 
-    config = connectors.parse_settings(setting or [])
     credentials = connectors.parse_credentials(
         secret or []
     )  # may prompt, which no event loop should surround
@@ -70,7 +70,7 @@ def connector_add(
             type,
             name,
             bases=base,
-            config=config,
+            settings=setting or [],
             credentials=credentials,
             schedule=schedule,
             acl=acl or [],
@@ -78,6 +78,43 @@ def connector_add(
         print_json(created, as_json)
 
     run_with_client(run, data_dir)
+
+
+@connector.command("kinds", examples=["gristmill connector kinds", "gristmill connector kinds s3"])
+def connector_kinds(
+    type: Annotated[str | None, typer.Argument(help="Show the settings of this type.")] = None,  # noqa: A002
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+) -> None:
+    """List the types of connectors, or the settings and secrets of one."""
+    from gristmill.cli import connector_admin as connectors
+
+    async def run(session: Any) -> None:
+        kinds = await connectors.list_kinds(session, type)
+        print_json(kinds, as_json)
+        console(as_json).print(connectors.kind_table(kinds, with_settings=type is not None))
+
+    run_with_client(run, data_dir)
+
+
+@connector.command(
+    "new", examples=["gristmill connector new tracker", "gristmill connector new tracker --folder ~/code"]
+)
+def connector_new(
+    name: Annotated[str, typer.Argument(help="Name of the new type, in small letters.")],
+    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="Where to write it.")] = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Write a package with a connector of your own: a plugin that works, with a test."""
+    from gristmill.cli.new_connector import write_connector
+
+    target = write_connector(name, folder.expanduser())
+    print_json({"folder": str(target)}, as_json)
+    console(as_json).print(
+        f"Wrote {target}. Change src/gristmill_{name}/__init__.py for your tool, then install it beside Gristmill: "
+        f"pip install -e {target}",
+        soft_wrap=True,
+    )
 
 
 @connector.command("list", examples=["gristmill connector list"])

@@ -10,8 +10,8 @@ base has no record of it. Killed before the commit, the next attempt starts at t
 the new one.
 """
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from gristmill import catalog, contents, events, faults, jobs
 from gristmill.catalog import Base, Item, ItemId, NewItem, exclusions
@@ -71,11 +71,50 @@ class BatchWriter:
             present = await document_store.find_attachments(
                 tx, row.id, [document.ref.source_id for document in changed]
             )
+            files = [document for document in batch.documents if document.file is not None]
+            stored = await document_store.find_fully_stored(
+                tx, row.id, [document.ref.source_id for document in files]
+            )
         for document in changed:
             for attachment in document.attachments:
                 if (document.ref.source_id, attachment.source_id) not in present:
                     await self._download_attachment(connector, row, document, attachment, prepared)
+        for document in files:
+            if document.file and (prepared.is_changed(document) or document.ref.source_id not in stored):
+                await self._download_file(connector, row, document, document.file, prepared)
         return prepared
+
+    async def _download_file(
+        self,
+        connector: Connector,
+        row: ConnectorRow,
+        document: Document,
+        file: Attachment,
+        prepared: PreparedBatch,
+    ) -> None:
+        """Download what a document is. Without it there is nothing to store: the document becomes a failure."""
+        try:
+            blob = await self._download(connector, row, file)
+        except (RateLimited, CredentialsRejected):
+            raise
+        except (Permanent, Transient) as error:
+            documents = [other for other in prepared.batch.documents if other is not document]
+            failure = ReadFailure(document.ref, error.code, error.message)
+            prepared.batch = replace(
+                prepared.batch, documents=documents, failures=[*prepared.batch.failures, failure]
+            )
+        else:
+            prepared.blobs[(document.ref.source_id, file.source_id)] = blob
+
+    async def _download(self, connector: Connector, row: ConnectorRow, attachment: Attachment) -> Blob:
+        if attachment.size is not None and attachment.size > self._attachment_limit:
+            raise Permanent(
+                f"{attachment.name} has {attachment.size:,} bytes; the limit is {self._attachment_limit:,}.",
+                code="attachment_too_large",
+            )
+        return await uploads.store_upload(
+            self._db, self._blobs, lambda: connector.download(attachment), self._attachment_limit, row.org_id
+        )
 
     async def _download_attachment(
         self,
@@ -87,18 +126,7 @@ class BatchWriter:
     ) -> None:
         key = document.ref.source_id, attachment.source_id
         try:
-            if attachment.size is not None and attachment.size > self._attachment_limit:
-                raise Permanent(
-                    f"{attachment.name} has {attachment.size:,} bytes; the limit is {self._attachment_limit:,}.",
-                    code="attachment_too_large",
-                )
-
-            def read() -> AsyncIterator[bytes]:
-                return connector.download(attachment)
-
-            prepared.blobs[key] = await uploads.store_upload(
-                self._db, self._blobs, read, self._attachment_limit, row.org_id
-            )
+            prepared.blobs[key] = await self._download(connector, row, attachment)
         except (RateLimited, CredentialsRejected):
             raise
         except Permanent as error:
@@ -205,14 +233,13 @@ class BatchWriter:
         for document in documents:
             if document.ref.source_id in record_ids and prepared.is_changed(document):
                 item_id = record_ids[document.ref.source_id]
-                new = _record_item(row, document, acl_by_audience.get(document.audience))
+                new = await _record_item(tx, row, document, acl_by_audience, prepared)
                 replaced = await catalog.replace_item(tx, item_id, new, run.id)
                 await catalog.set_metadata(tx, item_id, new.metadata, keep_tags=True)
                 changed_items += [] if replaced is None else [replaced]
         if new_documents:
             new_items = [
-                _record_item(row, document, acl_by_audience.get(document.audience))
-                for document in new_documents
+                await _record_item(tx, row, document, acl_by_audience, prepared) for document in new_documents
             ]
             inserted = await catalog.insert_items(tx, base.id, container, new_items, cause=run.id)
             record_ids |= {
@@ -288,7 +315,17 @@ async def _create_container(tx: Tx, row: ConnectorRow, run: ConnectorRun, base: 
     return inserted.id
 
 
-def _record_item(row: ConnectorRow, document: Document, acl: list[str] | None) -> NewItem:
+async def _record_item(
+    tx: Tx,
+    row: ConnectorRow,
+    document: Document,
+    acl_by_audience: dict[str, list[str]],
+    prepared: PreparedBatch,
+) -> NewItem:
+    file = document.file
+    blob = None if file is None else prepared.blobs.get((document.ref.source_id, file.source_id))
+    if file is not None and (blob is None or not await contents.lock_blobs_shared(tx, [blob.hash])):
+        raise Transient("A file or its record was being deleted at this moment.", code="upload_lost")
     source = {
         "connectorId": str(row.id),
         "sourceId": document.ref.source_id,
@@ -296,6 +333,7 @@ def _record_item(row: ConnectorRow, document: Document, acl: list[str] | None) -
         "scope": document.ref.stream.scope,
         **({"url": document.url} if document.url else {}),
         **({"updatedAt": document.updated_at.isoformat()} if document.updated_at else {}),
+        **({"name": file.name} if file else {}),
     }
     title = " ".join(strip_unstorable(document.title).split())[:_MAX_TITLE] or document.ref.source_id
     body = strip_unstorable(document.body)
@@ -304,9 +342,10 @@ def _record_item(row: ConnectorRow, document: Document, acl: list[str] | None) -
         title,
         document.ref.source_id,
         source=source,
-        body=body,
-        size_bytes=len(body.encode()),
-        acl=acl,
+        body=body if blob is None else None,
+        blob=None if blob is None else blob.hash,
+        size_bytes=len(body.encode()) if blob is None else blob.size,
+        acl=acl_by_audience.get(document.audience),
         metadata=document.metadata,
     )
 

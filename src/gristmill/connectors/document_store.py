@@ -96,6 +96,7 @@ def digest(document: Document) -> bytes:
         document.url,
         document.metadata,
         [[attachment.source_id, attachment.name] for attachment in document.attachments],
+        *([[document.file.source_id, document.file.name]] if document.file else []),
     ]
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).digest()
 
@@ -107,6 +108,7 @@ class KnownDocument:
     source_id: str
     hash: bytes
     audience: str
+    mark: str | None
 
 
 async def find_documents(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> dict[str, KnownDocument]:
@@ -139,6 +141,7 @@ async def save_documents(
         locators=[Jsonb(document.ref.locator) for document in documents],
         hashes=[b"" if document.ref.source_id in incomplete else digest(document) for document in documents],
         audiences=[document.audience for document in documents],
+        marks=[document.mark for document in documents],
     )
     await delete_failures(tx, connector, sources)
 
@@ -235,32 +238,57 @@ async def save_failures(tx: Tx, connector: ConnectorId, run: RunId, failures: Se
 
 
 async def save_unread(tx: Tx, connector: ConnectorId, run: RunId, present: Sequence[ListedDocument]) -> None:
-    """Note the documents among these that were never read, with their companions, for `find_unread`."""
+    """Note the documents among these that were never read, or have another mark than when they were read, with their
+    companions, for `find_unread`."""
     if not present:
         return
     ordered = sorted({listed.ref.source_id: listed for listed in present}.items())
-    pairs = [
-        (source_id, listed.ref)
-        for main_id, listed in ordered
-        for source_id in (main_id, *listed.companion_ids)
+    entries = [
+        (source_id, listed) for main_id, listed in ordered for source_id in (main_id, *listed.companion_ids)
     ]
     await queries.run(
         tx,
         "save_unread",
         connector=connector,
         run=run,
-        mains=[ref.source_id for _, ref in pairs],
-        sources=[source_id for source_id, _ in pairs],
-        scopes=[ref.stream.scope for _, ref in pairs],
-        kinds=[ref.stream.kind for _, ref in pairs],
-        locators=[Jsonb(ref.locator) for _, ref in pairs],
+        mains=[listed.ref.source_id for _, listed in entries],
+        sources=[source_id for source_id, _ in entries],
+        scopes=[listed.ref.stream.scope for _, listed in entries],
+        kinds=[listed.ref.stream.kind for _, listed in entries],
+        locators=[Jsonb(listed.ref.locator) for _, listed in entries],
+        marks=[listed.mark for _, listed in entries],
+        content_marks=[listed.mark if listed.can_move else None for _, listed in entries],
         code="not_read_yet",
-        message="The tool names it, and it was not read yet.",
+        message="The tool names it, and this state of it was not read yet.",
+    )
+
+
+@dataclass(frozen=True)
+class MovedDocument:
+    """A document that the tool has under another id now, with equal contents."""
+
+    old_id: str
+    new_id: str
+
+
+async def find_moved(tx: Tx, connector: ConnectorId) -> list[MovedDocument]:
+    """Documents that a complete listing no longer names, whose contents it names under one id that is new."""
+    return await queries.many(tx, MovedDocument, "moved_documents", connector=connector)
+
+
+async def rename_documents(tx: Tx, connector: ConnectorId, moved: Sequence[MovedDocument]) -> None:
+    """Give documents their new ids."""
+    await queries.run(
+        tx,
+        "rename_documents",
+        connector=connector,
+        old_ids=[document.old_id for document in moved],
+        new_ids=[document.new_id for document in moved],
     )
 
 
 async def find_unread(tx: Tx, connector: ConnectorId, limit: int) -> list[DocumentRef]:
-    """Documents that a listing named and that were never read."""
+    """Documents that a listing named and whose present state was never read."""
     rows = await queries.many(tx, _RefRow, "unread", connector=connector, limit=limit)
     return [row.ref for row in rows]
 
@@ -289,6 +317,17 @@ async def record_ids(tx: Tx, container: ItemId, sources: Sequence[str]) -> dict[
     """The records of documents below a container, by source id."""
     rows = await queries.many(tx, _RecordRow, "records", container=container, sources=list(sources))
     return {row.source_key: row.id for row in rows}
+
+
+async def find_fully_stored(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> set[str]:
+    """Those of the documents that have a record in every base of the connector."""
+    rows = await queries.many(tx, _StoredRow, "fully_stored", connector=connector, sources=list(sources))
+    return {row.source_key for row in rows}
+
+
+@dataclass(frozen=True)
+class _StoredRow:
+    source_key: str
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,11 @@ async def dry_run(
             # What the tool lists and we don't have would be read, whatever its date.
             failed_ids = {failure.ref.source_id for failure in batch.failures}
             counts["add"] += len(listed_ids - known.keys() - ids - failed_ids - set(source_ids))
+            counts["change"] += sum(
+                listed.mark is not None and listed.mark != known[listed.ref.source_id].mark
+                for listed in batch.present
+                if listed.ref.source_id in known and listed.ref.source_id not in failed_ids
+            )
             ids |= set(source_ids)
             for listed in batch.present:
                 ids |= {listed.ref.source_id, *listed.companion_ids}

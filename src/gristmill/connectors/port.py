@@ -1,6 +1,6 @@
 """The interface that every connector implements, and the values that pass through it.
 
-A connector reads one tool (GitHub, GitLab, Jira, Confluence) and decides nothing: `sync.py` owns rows, hashes, pruning,
+A connector reads one tool (GitHub, Confluence, an S3 bucket) and decides nothing: `sync.py` owns rows, hashes, pruning,
 schedules, time budgets and permissions. Between calls a connector keeps no state but what its checkpoints say.
 
     check()                     who the credentials belong to; Permanent when they are refused
@@ -10,7 +10,7 @@ schedules, time budgets and permissions. Between calls a connector keeps no stat
                                 their end before it was interrupted: they are skipped
     fetch(ref)                  one document as it is now; SourceGone when the tool no longer has it
     resolve_access(keys)        who may see what, without reading documents
-    download(attachment)        the bytes of one attachment
+    download(attachment)        the bytes of one attachment, or of the file that a document is
 
 A **stream** is one kind of document in one scope: the issues of a repository, the pages of a space. Scopes and documents
 are named by ids that never change (a repository's number, not its name).
@@ -32,6 +32,10 @@ What keeps a stream complete:
                     did not name are verified with `fetch`, then pruned. A listing may continue in a later attempt; then
                     what was named before still counts. A new one starts with the step "begin", and the batch that completes
                     it is the stream's last batch in a run
+    mark            what a listing may say of a document: its ETag, revision or hash. A document whose mark differs from the one
+                    it was last read with is read with `fetch`. A tool that lists marks needs no watermark, and its checkpoint is
+                    only how far the listing is (listing/by_mark.py). With `can_move`, equal marks mean equal contents: a new
+                    id with the mark of a document that is gone is that document, moved, and keeps its record
     every stream    a run reports on each stream that is followed, if only to list it. Documents of a stream that it did
                     not report on are verified with `fetch`, which raises SourceGone for what the configuration no longer covers
     failures        a document that can't be read is a `ReadFailure`, and the stream goes on. The next run tries it again
@@ -96,10 +100,15 @@ class DocumentRef:
 
 @dataclass(frozen=True)
 class ListedDocument:
-    """A document that a listing names. `companion_ids` are documents that it may come with, found by the same locator."""
+    """A document that a listing names. `companion_ids` are documents that it may come with, found by the same locator.
+
+    `mark` changes with the document. If `can_move`, it is equal only for equal contents.
+    """
 
     ref: DocumentRef
     companion_ids: tuple[str, ...] = ()
+    mark: str | None = None
+    can_move: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,7 +163,9 @@ class Document:
     """One whole document. `source_id` never changes and is unique within its connector, e.g. "issue:1296269".
 
     `body` is markdown with all comments. A difference in `title`, `body`, `url`, `metadata` or `attachments` counts as a
-    change, so nothing that changes by itself belongs there (no "3 days ago", no view counters, no signed links).
+    change, so nothing that changes by itself belongs there (no "3 days ago", no view counters, no signed links). A document
+    that is a file (a PDF in a bucket) has `file` in place of a body: it is downloaded, and read as an uploaded file is.
+    `mark` is the mark that a listing would give to exactly this state, or to an older one.
     """
 
     ref: DocumentRef
@@ -165,6 +176,8 @@ class Document:
     updated_at: datetime | None = None
     metadata: Json = field(default_factory=dict[str, Any])
     attachments: tuple[Attachment, ...] = ()
+    file: Attachment | None = None
+    mark: str | None = None
 
 
 @dataclass(frozen=True)
@@ -309,7 +322,7 @@ class ConnectorKind:
     """A kind of connector: its name, the forms of its configuration and credentials, and how it is opened.
 
     The configuration is stored and shown. The credentials are encrypted and never shown: every secret is a `SecretStr`.
-    A kind is added by a `ConnectorKind` in its package and a line in `registry.py`.
+    A kind is added by a `ConnectorKind` in its package and a line in `registry.py`, or by a plugin (plugins.py).
     """
 
     name: str
@@ -317,3 +330,8 @@ class ConnectorKind:
     credentials: type[ConnectorForm]
     open: Callable[[Any, Any, ConnectorLimits], Connector]
     checkpoint_version: int = 1  # raise it when checkpoints change their format: streams then start over
+    title: str = ""  # what people call it; the name if empty
+
+    def json_schemas(self) -> tuple[Json, Json]:
+        """The JSON schemas of its configuration and credentials."""
+        return self.config.model_json_schema(), self.credentials.model_json_schema()

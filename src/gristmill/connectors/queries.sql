@@ -68,7 +68,9 @@ select b.base_id, i.id as item_id, b.filled and i.id is null as is_deleted
 update connector_base set item_id = %(item)s, filled = true where connector_id = %(connector)s and base_id = %(base)s;
 
 -- name: forget_checkpoints
--- Has the next run read every stream from its beginning.
+-- Has the next run read every stream from its beginning, and every document whatever its mark.
+with unmarked as (
+    update connector_document set mark = null where connector_id = %(id)s and mark is not null)
 update connector_stream set checkpoint = null, checkpoint_version = null where connector_id = %(id)s;
 
 -- name: begin_run
@@ -213,19 +215,19 @@ delete from connector_stream s
 
 -- name: documents
 -- What is known of documents.
-select source_id, hash, audience from connector_document
+select source_id, hash, audience, mark from connector_document
  where connector_id = %(connector)s and source_id = any (%(sources)s::text[]);
 
 -- name: save_documents
 -- Saves what is known of documents that were read.
-insert into connector_document as d (connector_id, source_id, scope, kind, locator, hash, audience, seen)
-select %(connector)s, u.source_id, %(scope)s, %(kind)s, u.locator, u.hash, u.audience, %(listing)s
-  from unnest(%(sources)s::text[], %(locators)s::jsonb[], %(hashes)s::bytea[], %(audiences)s::text[])
-       u(source_id, locator, hash, audience)
+insert into connector_document as d (connector_id, source_id, scope, kind, locator, hash, audience, seen, mark)
+select %(connector)s, u.source_id, %(scope)s, %(kind)s, u.locator, u.hash, u.audience, %(listing)s, u.mark
+  from unnest(%(sources)s::text[], %(locators)s::jsonb[], %(hashes)s::bytea[], %(audiences)s::text[], %(marks)s::text[])
+       u(source_id, locator, hash, audience, mark)
  order by u.source_id
 on conflict (connector_id, source_id) do update
    set scope = excluded.scope, kind = excluded.kind, locator = excluded.locator, hash = excluded.hash,
-       audience = excluded.audience, seen = excluded.seen;
+       audience = excluded.audience, seen = excluded.seen, mark = excluded.mark;
 
 -- name: mark_documents_seen
 -- Records that a listing named documents.
@@ -271,17 +273,46 @@ on conflict (connector_id, source_id) do update
 delete from connector_failure where connector_id = %(connector)s and source_id = any (%(sources)s::text[]);
 
 -- name: save_unread
--- Notes the documents that a listing named and that were never read. A companion is noted if its main document is.
-insert into connector_failure (connector_id, source_id, scope, kind, locator, run_id, error_code, error_message, attempts)
-select %(connector)s, u.source_id, u.scope, u.kind, u.locator, %(run)s, %(code)s, %(message)s, 0
-  from unnest(%(mains)s::text[], %(sources)s::text[], %(scopes)s::text[], %(kinds)s::text[], %(locators)s::jsonb[])
-       u(main, source_id, scope, kind, locator)
- where not exists (select from connector_document d where d.connector_id = %(connector)s and d.source_id = u.main)
+-- Notes the documents that a listing named and that were never read, or that have another mark than when they were read. A
+-- companion is noted if its main document is.
+insert into connector_failure
+       (connector_id, source_id, scope, kind, locator, run_id, error_code, error_message, attempts, content_mark)
+select %(connector)s, u.source_id, u.scope, u.kind, u.locator, %(run)s, %(code)s, %(message)s, 0, u.content_mark
+  from unnest(%(mains)s::text[], %(sources)s::text[], %(scopes)s::text[], %(kinds)s::text[], %(locators)s::jsonb[],
+              %(marks)s::text[], %(content_marks)s::text[])
+       u(main, source_id, scope, kind, locator, mark, content_mark)
+ where not exists (select from connector_document d where d.connector_id = %(connector)s and d.source_id = u.main
+                      and (u.mark is null or d.mark = u.mark))
    and not exists (select from connector_failure f where f.connector_id = %(connector)s and f.source_id = u.main)
 on conflict (connector_id, source_id) do nothing;
 
+-- name: moved_documents
+-- Documents that a complete listing no longer names, whose contents it names under one id that is new.
+-- The contents must be those of one missing document and one new one: of two equal files, either could be the one that moved.
+with missing as (
+    select d.source_id, d.scope, d.kind, d.mark, count(*) over (partition by d.scope, d.kind, d.mark) as copies
+      from connector_document d
+      join connector_stream s on s.connector_id = d.connector_id and s.scope = d.scope and s.kind = d.kind
+     where d.connector_id = %(connector)s and s.listed and d.seen < s.listing and d.mark is not null),
+new as (
+    select f.source_id, f.scope, f.kind, f.content_mark, count(*) over (partition by f.scope, f.kind, f.content_mark) as copies
+      from connector_failure f
+     where f.connector_id = %(connector)s and f.error_code = 'not_read_yet' and f.content_mark is not null
+       and not exists (select from connector_document d
+                        where d.connector_id = f.connector_id and d.source_id = f.source_id))
+select m.source_id as old_id, n.source_id as new_id
+  from missing m join new n on n.scope = m.scope and n.kind = m.kind and n.content_mark = m.mark
+ where m.copies = 1 and n.copies = 1 order by 1;
+
+-- name: rename_documents
+-- Gives documents their new ids. They are still to be read: their titles and addresses have changed.
+update connector_document d set source_id = u.new_id, mark = null, seen = s.listing
+  from unnest(%(old_ids)s::text[], %(new_ids)s::text[]) u(old_id, new_id), connector_stream s
+ where d.connector_id = %(connector)s and d.source_id = u.old_id
+   and s.connector_id = d.connector_id and s.scope = d.scope and s.kind = d.kind;
+
 -- name: unread
--- Documents that a listing named and that were never read.
+-- Documents that a listing named and whose present state was never read.
 select source_id, scope, kind, locator from connector_failure
  where connector_id = %(connector)s and error_code = 'not_read_yet' order by source_id limit %(limit)s;
 
@@ -319,6 +350,14 @@ returning user_id, name, email;
 -- The records of documents below a container.
 select source_key, id from item
  where parent_id = %(container)s and type = 'record' and status <> 'deleting' and source_key = any (%(sources)s::text[]);
+
+-- name: fully_stored
+-- Documents that have a record in every base of the connector.
+select r.source_key
+  from connector_base b join item r on r.parent_id = b.item_id and r.type = 'record' and r.status <> 'deleting'
+ where b.connector_id = %(connector)s and r.source_key = any (%(sources)s::text[])
+ group by 1 having count(*) = (
+       select count(*) from connector_base c where c.connector_id = %(connector)s);
 
 -- name: attached_files
 -- The files below records that came as attachments of their document.

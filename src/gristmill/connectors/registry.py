@@ -8,11 +8,13 @@ from typing import Any
 from pydantic import SecretStr, ValidationError
 
 from gristmill import validation
+from gristmill.connectors import git_repository, object_store, webdav
 from gristmill.connectors.confluence import connector as confluence
 from gristmill.connectors.github import connector as github
 from gristmill.connectors.gitlab import connector as gitlab
 from gristmill.connectors.jira import connector as jira
 from gristmill.connectors.model import ConnectorId, ConnectorRow
+from gristmill.connectors.plugins import load_plugins
 from gristmill.connectors.port import Connector, ConnectorForm, ConnectorKind, ConnectorLimits
 from gristmill.errors import Invalid, Permanent
 from gristmill.vault import Vault
@@ -20,7 +22,12 @@ from gristmill.vault import Vault
 __all__ = ["KINDS", "ConnectorLimits", "ConnectorRegistry", "credentials_purpose"]
 
 KINDS: dict[str, ConnectorKind] = {
-    kind.name: kind for kind in (github.KIND, gitlab.KIND, jira.KIND, confluence.KIND)
+    kind.name: kind
+    for kind in (
+        *(github.KIND, gitlab.KIND, jira.KIND, confluence.KIND),
+        *object_store.KINDS,
+        *(git_repository.KIND, webdav.KIND),
+    )
 }
 
 
@@ -34,10 +41,11 @@ class ConnectorRegistry:
 
     def __init__(self, vault: Vault, limits: ConnectorLimits) -> None:
         self._vault, self.limits = vault, limits
+        self._kinds = KINDS | {kind.name: kind for kind in load_plugins(KINDS)}
 
     def kind(self, name: str) -> ConnectorKind:
         """The kind of this name."""
-        kind = KINDS.get(name)
+        kind = self._kinds.get(name)
         if kind is None:
             raise Permanent(f"There is no kind of connector named {name!r}.", code="unknown_connector_type")
         return kind
@@ -46,11 +54,9 @@ class ConnectorRegistry:
         self, kind: str, config: dict[str, Any], credentials: dict[str, Any] | None
     ) -> tuple[dict[str, Any], str | None]:
         """The configuration to store, and the credentials to encrypt; `Invalid` when one of them is not valid."""
-        connector_kind = KINDS.get(kind)
+        connector_kind = self._kinds.get(kind)
         if connector_kind is None:
-            message = (
-                f"There is no kind of connector named {kind!r}. Choose one of {', '.join(sorted(KINDS))}."
-            )
+            message = f"There is no kind of connector named {kind!r}. Choose one of {', '.join(sorted(self._kinds))}."
             raise Invalid(message, code="unknown_connector_type")
         valid_config = _validate(connector_kind.config, config, "config")
         valid_credentials = (
@@ -61,12 +67,9 @@ class ConnectorRegistry:
             None if valid_credentials is None else json.dumps(_plaintext_credentials(valid_credentials)),
         )
 
-    def json_schemas(self) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
-        """The JSON schemas of each kind's configuration and credentials."""
-        return {
-            name: (kind.config.model_json_schema(), kind.credentials.model_json_schema())
-            for name, kind in KINDS.items()
-        }
+    def kinds(self) -> list[ConnectorKind]:
+        """All kinds, those of plugins last."""
+        return list(self._kinds.values())
 
     async def check(self, kind: str, config: dict[str, Any], credentials: str) -> str:
         """Ask the tool who the credentials belong to; a WorkError when it refuses them or can't be reached."""

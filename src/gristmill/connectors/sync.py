@@ -2,7 +2,8 @@
 
     reading     first the documents that earlier runs could not read; then batch after batch, each saved with its
                 checkpoint (batch_writer.py), until the connector has no more, the time budget is used up, or the tool
-                asks us to wait; then documents that a listing named and that we don't have, whatever their date
+                asks us to wait; then documents that a listing named and that we don't have, whatever their date, or that
+                have another mark than when they were read. Moved ones keep their records (moves.py)
     pruning     documents that complete listings did not name are verified, then deleted (prune.py)
     indexing    the run waits, without holding a worker, until everything it stored is indexed. Completion is read from
                 the items, never counted
@@ -33,6 +34,7 @@ from gristmill.connectors.batch_writer import BatchWriter
 from gristmill.connectors.dry_run import dry_run
 from gristmill.connectors.listing.details import fetch_all
 from gristmill.connectors.model import ConnectorId, ConnectorRow, ConnectorRun
+from gristmill.connectors.moves import rename_moved
 from gristmill.connectors.port import (
     Audience,
     Batch,
@@ -236,7 +238,9 @@ class Synchroniser:
     async def _read_unread(
         self, job: Job, current: _CurrentRun, connector: Connector, deadline: float
     ) -> Outcome | None:
-        """Read documents that a listing named and that we don't have: they became visible, or came with an old date."""
+        """Read documents that a listing named and that we don't have in this state: they became visible, came with an old
+        date, or have another mark than when they were read."""
+        await rename_moved(self._db, job, current.row, current.run)
         while True:
             async with self._db.connection() as tx:
                 refs = await document_store.find_unread(tx, current.row.id, _UNREAD_BATCH)

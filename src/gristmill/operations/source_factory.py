@@ -49,12 +49,13 @@ class SourceFactory:
         """The source of `item`. A note needs its text, an upload its blob's name, and a page the validators of its last
         response."""
         match item.type:
-            case "note" | "record":
-                return NoteSource(note or "", item.title)
-            case "file" if blob is not None:
+            case "file" | "record" if blob is not None:
+                # The title of a record is a path, or what its tool calls it; the name says which format it has.
                 return UploadSource(
                     self.blobs, blob, item.source.get("name", item.title), self.limit, self.scratch
                 )
+            case "note" | "record":
+                return NoteSource(note or "", item.title)
             case "file":
                 return self.file_source(Path(item.source["path"]), disk_access(self.disk, item.source))
             case "url" | "sitemap":

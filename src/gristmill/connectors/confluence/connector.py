@@ -336,4 +336,6 @@ def _open(config: ConfluenceConfig, credentials: AtlassianCredentials, limits: C
     return ConfluenceConnector(config, ConfluenceApi(transport, cloud=config.is_cloud))
 
 
-KIND = ConnectorKind("confluence", ConfluenceConfig, AtlassianCredentials, _open, CHECKPOINT_VERSION)
+KIND = ConnectorKind(
+    "confluence", ConfluenceConfig, AtlassianCredentials, _open, CHECKPOINT_VERSION, "Confluence"
+)

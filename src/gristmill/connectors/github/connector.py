@@ -277,4 +277,4 @@ def _open(config: GitHubConfig, credentials: GitHubCredentials, limits: Connecto
     return GitHubConnector(config, api, web, is_app=app is not None)
 
 
-KIND = ConnectorKind("github", GitHubConfig, GitHubCredentials, _open, checkpoint_version=CHECKPOINT_VERSION)
+KIND = ConnectorKind("github", GitHubConfig, GitHubCredentials, _open, CHECKPOINT_VERSION, "GitHub")

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import PurePosixPath
 from urllib.parse import quote, urlsplit
 
-from gristmill.connectors.github import git
+from gristmill.connectors import git_protocol as git
+from gristmill.connectors.git_protocol import GitFile
 from gristmill.connectors.github.api import GitHubApi, Repository
-from gristmill.connectors.github.git import GitFile
 from gristmill.connectors.listing import by_git_tree
 from gristmill.connectors.port import (
     Audience,

@@ -262,4 +262,4 @@ def _open(config: GitLabConfig, credentials: GitLabCredentials, limits: Connecto
     return GitLabConnector(config, GitLabApi(limits.transport(f"{config.base_url}/api/v4", headers)))
 
 
-KIND = ConnectorKind("gitlab", GitLabConfig, GitLabCredentials, _open, checkpoint_version=CHECKPOINT_VERSION)
+KIND = ConnectorKind("gitlab", GitLabConfig, GitLabCredentials, _open, CHECKPOINT_VERSION, "GitLab")

@@ -343,4 +343,4 @@ def _open(config: JiraConfig, credentials: AtlassianCredentials, limits: Connect
     return JiraConnector(config, JiraApi(transport, cloud=config.is_cloud))
 
 
-KIND = ConnectorKind("jira", JiraConfig, AtlassianCredentials, _open, CHECKPOINT_VERSION)
+KIND = ConnectorKind("jira", JiraConfig, AtlassianCredentials, _open, CHECKPOINT_VERSION, "Jira")

@@ -6,7 +6,7 @@ create table connector (
     id              uuid primary key default uuidv7(),
     org_id          uuid not null default '00000000-0000-7000-8000-000000000001' references organisation,
     name            text not null,
-    type            text not null,              -- one of the registry: github, gitlab, jira, confluence
+    type            text not null,              -- one of the registry's kinds, or of a plugin's
     config          jsonb not null,
     credentials     bytea not null,             -- encrypted by the vault
     schedule        text not null,              -- cron
@@ -110,6 +110,7 @@ create table connector_document (
     hash            bytea not null,             -- SHA-256 of everything that is filed
     audience        text not null,
     seen            int not null default 0,     -- the stream's listing that last named it
+    mark            text,                       -- its ETag, revision or hash when it was read, for tools that list them
     primary key (connector_id, source_id)
 );
 create index connector_document_stream on connector_document (connector_id, scope, kind, seen);
@@ -128,6 +129,7 @@ create table connector_failure (
     error_code      text not null,
     error_message   text not null,
     failed_at       timestamptz not null default clock_now(),
+    content_mark    text,                       -- not read yet: what its contents are recognised by, if it was moved
     primary key (connector_id, source_id)
 );
 

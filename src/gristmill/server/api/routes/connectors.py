@@ -46,10 +46,12 @@ kinds = ApiRouter("/api/connector-kinds", tag="connectors")
 @kinds.get("")
 async def list_kinds(context: CurrentContext) -> Page[KindOut]:
     """List the connector types, with the JSON schemas of their configuration and credentials."""
-    items = [
-        KindOut(type=name, config=config, credentials=credentials)
-        for name, (config, credentials) in context.connector_registry.json_schemas().items()
-    ]
+    items: list[KindOut] = []
+    for kind in context.connector_registry.kinds():
+        config, credentials = kind.json_schemas()
+        items.append(
+            KindOut(type=kind.name, title=kind.title or kind.name, config=config, credentials=credentials)
+        )
     return Page(items=items, next_cursor=None)
 
 

@@ -25,7 +25,8 @@ from gristmill.server.api.schemas.common import (
     StoredModel,
 )
 
-ConnectorType = Literal["github", "gitlab", "jira", "confluence"]
+# One of GET /connector-kinds; the registry checks it, because plugins add kinds.
+ConnectorType = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 Cron = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 BaseIds = Annotated[list[UUID], Field(max_length=100)]
 # SecretStr keeps the values out of validation errors and logs.
@@ -91,9 +92,10 @@ class ConnectorOut(StoredModel):
 
 
 class KindOut(ApiModel):
-    """A connector type, with JSON schemas of its configuration and its credentials."""
+    """A connector type, with its name for people and JSON schemas of its configuration and its credentials."""
 
     type: str
+    title: str
     config: JsonObject
     credentials: JsonObject
 

@@ -147,7 +147,8 @@ export function schemaFields(schema, prefix, values, errors, options = {}) {
       return selectField({ ...common, value: value ?? "", choices: [["", t("Detect from the URL")], ...choices] });
     }
     if (property.type === "array") return linesField(common, (value ?? []).join("\n"));
-    if (property.writeOnly && /key/i.test(key)) return linesField(common);
+    // Keys with several lines; a password field would join them.
+    if (property.writeOnly && /^(private|serviceAccount)Key$/.test(key)) return linesField(common);
     return textField({
       ...common,
       type: property.writeOnly ? "password" : property.type === "integer" ? "number" : "text",

@@ -24,16 +24,22 @@ import { dot } from "../components/status.js";
 /** @import { Signal } from "../core.js" */
 /** @import { Connector } from "./connectors.js" */
 
-/** @typedef {{type: string, config: any, credentials: any}} Kind */
+/** @typedef {{type: string, title: string, config: any, credentials: any}} Kind */
 
-export const TYPES = /** @type {Record<string, string>} */ ({
-  github: "GitHub",
-  gitlab: "GitLab",
-  jira: "Jira",
-  confluence: "Confluence",
-});
+const titles = signal(/** @type {Record<string, string> | null} */ (null));
 const SCHEDULES = ["*/30 * * * *", "0 * * * *", "0 */6 * * *", "0 2 * * *", "0 2 * * 1-5"];
 /** @typedef {{ok: boolean, account: string | null, error: any} | "checking" | null} CheckResult */
+
+/** What people call a connector type, once it is known. @param {string} type */
+export function kindTitle(type) {
+  if (titles.value === null) {
+    titles.value = {};
+    api.get("/connector-kinds").then(({ items }) => {
+      titles.value = Object.fromEntries(items.map((/** @type {Kind} */ kind) => [kind.type, kind.title]));
+    }, () => {});
+  }
+  return titles.value[type] ?? type;
+}
 
 /** @param {(saved: Connector) => void} onsaved @param {Connector} [existing] */
 export async function openConnectorForm(onsaved, existing) {
@@ -152,7 +158,7 @@ const typeField = (kinds, value, onchange) =>
     label: t("Tool"),
     name: "type",
     value,
-    choices: kinds.map((kind) => [kind.type, TYPES[kind.type] ?? kind.type]),
+    choices: kinds.map((kind) => [kind.type, kind.title]),
     onchange,
   });
 

@@ -14,7 +14,7 @@ import { describeCron } from "../cron.js";
 import { problemMessage, t } from "../i18n.js";
 import { resource } from "../resource.js";
 import { go } from "../router.js";
-import { checkResultView, openConnectorForm, TYPES } from "./connector-form.js";
+import { checkResultView, kindTitle, openConnectorForm } from "./connector-form.js";
 import { runDetails, runRow } from "./connector-run.js";
 import { scopeOf, sync } from "./connectors.js";
 
@@ -113,7 +113,7 @@ function connectorFacts(connector) {
   return html`
     <dl class="about">
       <dt>${t("Tool")}</dt>
-      <dd>${TYPES[connector.type] ?? connector.type} · ${scopeOf(connector)}</dd>
+      <dd>${() => kindTitle(connector.type)} · ${scopeOf(connector)}</dd>
       <dt>${t("Target bases")}</dt>
       <dd>${baseLinks.length ? baseLinks : t("None yet")}</dd>
       <dt>${t("Schedule")}</dt>

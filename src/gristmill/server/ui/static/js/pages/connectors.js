@@ -106,9 +106,14 @@ export function statusOf(connector) {
 }
 
 /** @param {Connector} connector What it syncs, in short. */
+/** Settings that name what a connector follows. */
+const SCOPES = [
+  ...["repositories", "organizations", "projects", "groups", "spaces"],
+  ...["url", "bucket", "container", "folder", "feeds", "folders", "namespaces", "channels", "sites", "drives", "teams"],
+];
+
 export function scopeOf(connector) {
-  const { repositories, organizations, projects, groups, spaces } = connector.config;
-  const names = [repositories, organizations, projects, groups, spaces].flatMap((values) => values ?? []);
+  const names = SCOPES.flatMap((setting) => connector.config[setting] || []);
   if (!names.length) return t("Everything it can access");
   return names.slice(0, 2).join(", ") + (names.length > 2 ? ` +${names.length - 2}` : "");
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.connectors.github import git
+from gristmill.connectors import git_protocol as git
 from gristmill.connectors.transport import Transport
 from gristmill.errors import SourceGone, Unreadable
 from tests.sources.site import Site, SiteRequest, SiteResponse, serve

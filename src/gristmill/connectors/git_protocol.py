@@ -1,6 +1,6 @@
 """The latest files of a git repository, fetched over git's smart HTTP protocol without a git binary.
 
-    fetch_head     what HEAD points to                     GET  …/info/refs
+    fetch_head     what HEAD or a branch points to         GET  …/info/refs
     fetch_files    the files of that commit, no history    POST …/git-upload-pack with `deepen 1`
 
 `dulwich` decodes packet lines, pack entries, deltas and trees; the requests go through our own transport, so that the
@@ -79,21 +79,29 @@ def basic_authorization(token: str) -> str:
     return f"Basic {base64.b64encode(f'x-access-token:{token}'.encode()).decode()}"
 
 
-async def fetch_head(http: Transport, path: str) -> GitHead:
-    """What HEAD of the repository at `path` points to; SourceGone when there is no repository, or it has no commits."""
+async def fetch_head(http: Transport, path: str, branch: str | None = None) -> GitHead:
+    """What a branch of the repository at `path` points to, or else HEAD; SourceGone when there is no repository, or no such
+    branch, or no commit."""
+    wanted = b"HEAD" if branch is None else f"refs/heads/{branch}".encode()
+    capabilities = b""
     params = {"service": "git-upload-pack"}
     response = await http.raw("GET", f"{path}/info/refs", params, limit=_MAX_REFS_BYTES)
     try:
         for line in _packet_lines(io.BytesIO(response)):
-            name, _, capabilities = line.rstrip(b"\n").partition(b"\0")
+            name, _, more = line.rstrip(b"\n").partition(b"\0")
+            capabilities = more or capabilities  # on the first ref
             commit, _, ref = name.partition(b" ")
-            if ref == b"HEAD" and len(commit) == 40:
+            if ref == wanted and len(commit) == 40:
                 return GitHead(commit.decode(), frozenset(capabilities.decode("utf-8", "replace").split()))
     except (GitProtocolError, ValueError):
         raise Unreadable(
             "The response is not from a git server: is the address right?", code="connector_refused"
         ) from None
-    raise SourceGone("The repository has no commits.")
+    raise SourceGone(
+        "The repository has no commits."
+        if branch is None
+        else f"The repository has no branch named {branch}."
+    )
 
 
 async def fetch_files(http: Transport, path: str, head: GitHead, max_bytes: int) -> dict[str, GitFile]:

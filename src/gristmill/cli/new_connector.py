@@ -1,0 +1,39 @@
+"""The work of `gristmill connector new`: writes a package with a connector that works, and a test of it."""
+
+import re
+from importlib import resources
+from pathlib import Path
+
+from gristmill.cli.client_session import Refused
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{1,40}")
+
+
+def write_connector(name: str, folder: Path) -> Path:
+    """Write the package `gristmill-NAME` into a folder that does not exist yet; its path."""
+    if not _NAME.fullmatch(name):
+        raise Refused(
+            f"{name!r} can't be the name of a connector. Use small letters, digits and underscores.",
+            code="bad_option",
+        )
+    target = folder / f"gristmill-{name.replace('_', '-')}"
+    if target.exists():
+        raise Refused(f"{target} exists already. Choose another name or folder.", code="bad_option")
+    template = resources.files("gristmill.connectors") / "template"
+    for source, path in (
+        ("pyproject.toml.txt", "pyproject.toml"),
+        ("sample.py", f"src/gristmill_{name}/__init__.py"),
+        ("test_sample.py.txt", f"tests/test_{name}.py"),
+    ):
+        file = target / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(_rename((template / source).read_text(encoding="utf-8"), name), encoding="utf-8")
+    return target
+
+
+def _rename(text: str, name: str) -> str:
+    words = name.split("_")
+    camel, title = "".join(word.capitalize() for word in words), " ".join(words).capitalize()
+    text = text.replace("gristmill-sample", f"gristmill-{name.replace('_', '-')}")
+    text = re.sub(r"Sample(?=[A-Z])", camel, text)
+    return text.replace("Sample", title).replace("sample", name)

@@ -1,0 +1,312 @@
+"""Files in object stores: Amazon S3 and what speaks its protocol (MinIO, Ceph, R2), Google Cloud Storage, Azure.
+
+`obstore` signs and sends the requests. It resolves names itself, so addresses are checked before: without
+`allow_private_addresses`, an endpoint must use https and have a public address. Only the credentials of the connector are
+used, never those of the machine. The ETag of an object is its mark. obstore does not return the header `Retry-After`: after
+a rate limit the run waits a minute.
+"""
+
+import json
+import re
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from obstore.exceptions import BaseError
+from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from gristmill import net
+from gristmill.connectors.files import (
+    CHECKPOINT_VERSION,
+    FileConnector,
+    FileFilter,
+    FilePage,
+    RemoteFile,
+)
+from gristmill.connectors.port import (
+    Account,
+    BaseUrl,
+    Connector,
+    ConnectorForm,
+    ConnectorKind,
+    ConnectorLimits,
+)
+from gristmill.connectors.transport import CredentialsRejected, RateLimited
+from gristmill.errors import Permanent, SourceGone, Transient, Unreadable
+
+_PAGE_SIZE = 1000
+_CHUNK = 1 << 20
+_WAIT = timedelta(minutes=1)
+_RETRIES: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
+_STATUS = re.compile(r"status code: (\d{3})")
+_BUCKET = r"^[A-Za-z0-9][A-Za-z0-9._-]{1,254}$"
+
+
+class _StoreConfig(FileFilter):
+    """What the configurations of all object stores have."""
+
+    prefix: str = Field(default="", max_length=1000, description="Only objects below this path.")
+    endpoint: BaseUrl | None = Field(
+        default=None, description="The address of the service, if it is your own."
+    )
+
+    @field_validator("prefix")
+    @classmethod
+    def _trim_slashes(cls, prefix: str) -> str:
+        return prefix.strip("/")
+
+
+class S3Config(_StoreConfig):
+    """What to follow in a bucket of S3."""
+
+    bucket: str = Field(pattern=_BUCKET, description="The bucket.")
+    region: str = Field(default="us-east-1", pattern=r"^[a-z0-9-]+$", description="The bucket's region.")
+
+
+class S3Credentials(ConnectorForm):
+    """An access key; nothing for a public bucket."""
+
+    access_key_id: str | None = Field(default=None, description="The id of an access key.")
+    secret_access_key: SecretStr | None = Field(default=None, description="Its secret.")
+
+    @model_validator(mode="after")
+    def _check_both(self) -> "S3Credentials":
+        if (self.access_key_id is None) != (self.secret_access_key is None):
+            raise ValueError("give accessKeyId and secretAccessKey, or neither for a public bucket")
+        return self
+
+
+class GcsConfig(_StoreConfig):
+    """What to follow in a bucket of Google Cloud Storage."""
+
+    bucket: str = Field(pattern=_BUCKET, description="The bucket.")
+
+
+class GcsCredentials(ConnectorForm):
+    """A service account; nothing for a public bucket."""
+
+    service_account_key: SecretStr | None = Field(
+        default=None, description="The key of a service account, as JSON."
+    )
+
+    @field_validator("service_account_key")
+    @classmethod
+    def _check_key(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None:
+            service_account(key.get_secret_value(), None)
+        return key
+
+
+class AzureConfig(_StoreConfig):
+    """What to follow in a container of Azure Blob Storage."""
+
+    account: str = Field(pattern=r"^[a-z0-9]{3,24}$", description="The storage account.")
+    container: str = Field(pattern=_BUCKET, description="The container.")
+
+
+class AzureCredentials(ConnectorForm):
+    """A key of the account or a shared access signature; nothing for a public container."""
+
+    account_key: SecretStr | None = Field(default=None, description="An access key of the account.")
+    sas_token: SecretStr | None = Field(
+        default=None, description="A shared access signature that may read and list."
+    )
+
+
+class ObjectStoreConnector(FileConnector):
+    """One bucket or container."""
+
+    def __init__(
+        self,
+        tool: str,
+        name: str,
+        store: ObjectStore,
+        config: _StoreConfig,
+        web_url: str,
+        limits: ConnectorLimits,
+    ) -> None:
+        super().__init__(tool, f"bucket:{name}/{config.prefix}", config, limits.attachment_limit)
+        self._name, self._store, self._prefix = name, store, config.prefix
+        self._endpoint, self._web_url, self._limits = config.endpoint, web_url, limits
+
+    async def check(self) -> Account:
+        """Whether the bucket can be listed."""
+        await self.list_files(None)
+        return Account(self._name, urlsplit(self._web_url).netloc)
+
+    async def list_files(self, cursor: str | None) -> FilePage:
+        """A page of the objects, by name; the cursor is the last name."""
+        await self._check_address()
+        stream = self._store.list(self._prefix or None, offset=cursor, chunk_size=_PAGE_SIZE)  # pyright: ignore[reportUnknownMemberType]  # its Arrow variant is untyped
+        with self._translate_errors(is_listing=True):
+            try:
+                objects = await anext(stream)
+            except StopAsyncIteration:
+                return FilePage([])
+        files = [self._file(entry) for entry in objects if not entry["path"].endswith("/")]
+        return FilePage(files, objects[-1]["path"] if len(objects) == _PAGE_SIZE else None)
+
+    async def find_file(self, path: str) -> RemoteFile:
+        """One object as it is now."""
+        await self._check_address()
+        with self._translate_errors():
+            return self._file(await self._store.head_async(self._key(path)))
+
+    async def read_file(self, path: str) -> AsyncIterator[bytes]:
+        """The bytes of an object."""
+        await self._check_address()
+        with self._translate_errors():
+            response = await self._store.get_async(self._key(path))
+            async for piece in response.stream(min_chunk_size=_CHUNK):
+                yield bytes(piece)
+
+    def _file(self, entry: Any) -> RemoteFile:
+        path = str(entry["path"]).removeprefix(f"{self._prefix}/" if self._prefix else "")
+        modified = entry["last_modified"]
+        return RemoteFile(
+            path,
+            mark=entry["e_tag"] or entry["version"] or f"{modified.isoformat()} {entry['size']}",
+            size=entry["size"],
+            updated_at=modified,
+            url=f"{self._web_url}/{quote(str(entry['path']))}",
+        )
+
+    def _key(self, path: str) -> str:
+        return f"{self._prefix}/{path}" if self._prefix else path
+
+    async def _check_address(self) -> None:
+        if self._endpoint is None or self._limits.allow_private:
+            return
+        if not self._endpoint.startswith("https:"):
+            # obstore looks the name up again: only a certificate proves that it is the same host.
+            raise Permanent("The endpoint of an object store must use https.", code="connector_refused")
+        await net.check_public(self._endpoint)
+
+    @contextmanager
+    def _translate_errors(self, *, is_listing: bool = False) -> Generator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise SourceGone(f"The object is no longer in {self._name}.") from None
+        except (OSError, BaseError) as error:
+            # Without the error's text: it may repeat the request.
+            raise self._error_of(_status(error), is_listing=is_listing) from None
+
+    def _error_of(self, status: int | None, *, is_listing: bool) -> Permanent | Transient:
+        match status:
+            case 401:
+                return CredentialsRejected(
+                    f"{self._name} rejects the credentials (status 401). Enter new ones."
+                )
+            case 403 if is_listing:
+                message = f"{self._name} rejects the credentials, or they may not list it (status 403)."
+                return CredentialsRejected(message)
+            case 403:
+                return Unreadable(
+                    f"An object of {self._name} is closed to these credentials (status 403).",
+                    code="connector_forbidden",
+                )
+            case 404:
+                return Unreadable(
+                    f"There is no bucket named {self._name} (status 404). Correct its name or its region.",
+                    code="connector_scope_missing",
+                )
+            case 429:
+                return RateLimited(f"{self._name} is rate limited (status 429).", retry_after=_WAIT)
+            case None:
+                return Transient(f"{self._name} can't be reached.", code="connector_unavailable")
+            case _ if status >= 500:
+                return Transient(f"{self._name} returned status {status}.", code="connector_unavailable")
+            case _:
+                return Unreadable(f"{self._name} returned status {status}.", code="connector_refused")
+
+
+def _status(error: Exception) -> int | None:
+    text = str(error)
+    if "incorrectly configured region" in text:
+        return 301
+    match = _STATUS.search(text)
+    return None if match is None else int(match[1])
+
+
+def _open_s3(config: S3Config, credentials: S3Credentials, limits: ConnectorLimits) -> Connector:
+    endpoint = config.endpoint or f"https://s3.{config.region}.amazonaws.com"
+    secret = credentials.secret_access_key
+    options: dict[str, Any] = (
+        {"skip_signature": True}
+        if secret is None
+        else {"access_key_id": credentials.access_key_id, "secret_access_key": secret.get_secret_value()}
+    )
+    store = S3Store(
+        config.bucket,
+        endpoint=endpoint,
+        region=config.region,
+        virtual_hosted_style_request=False,
+        client_options={"allow_http": limits.allow_private},
+        retry_config=_RETRIES,
+        **options,
+    )
+    return ObjectStoreConnector("s3", config.bucket, store, config, f"{endpoint}/{config.bucket}", limits)
+
+
+def service_account(key: str, endpoint: str | None) -> str:
+    """The key of a service account with only the fields that sign; the others could name addresses."""
+    try:
+        fields = json.loads(key)
+        account = {name: str(fields[name]) for name in ("private_key", "private_key_id", "client_email")}
+    except (ValueError, KeyError, TypeError):
+        raise ValueError("the key of a service account is JSON with private_key and client_email") from None
+    return json.dumps(
+        {"type": "service_account", **account, **({"gcs_base_url": endpoint} if endpoint else {})}
+    )
+
+
+def _open_gcs(config: GcsConfig, credentials: GcsCredentials, limits: ConnectorLimits) -> Connector:
+    key = credentials.service_account_key
+    options: dict[str, Any] = {"skip_signature": True}
+    if key is not None:
+        options = {"service_account_key": service_account(key.get_secret_value(), config.endpoint)}
+    store = GCSStore(
+        config.bucket,
+        client_options={"allow_http": limits.allow_private},
+        retry_config=_RETRIES,
+        **options,
+    )
+    web_url = f"{config.endpoint or 'https://storage.cloud.google.com'}/{config.bucket}"
+    return ObjectStoreConnector("gcs", config.bucket, store, config, web_url, limits)
+
+
+def _open_azure(config: AzureConfig, credentials: AzureCredentials, limits: ConnectorLimits) -> Connector:
+    endpoint = config.endpoint or f"https://{config.account}.blob.core.windows.net"
+    options: dict[str, Any] = {"skip_signature": True}
+    if credentials.account_key is not None:
+        options = {"account_key": credentials.account_key.get_secret_value()}
+    elif credentials.sas_token is not None:
+        options = {"sas_token": credentials.sas_token.get_secret_value()}
+    store = AzureStore(
+        config.container,
+        account_name=config.account,
+        endpoint=endpoint,
+        client_options={"allow_http": limits.allow_private},
+        retry_config=_RETRIES,
+        **options,
+    )
+    return ObjectStoreConnector(
+        "azure",
+        f"{config.account}/{config.container}",
+        store,
+        config,
+        f"{endpoint}/{config.container}",
+        limits,
+    )
+
+
+S3 = ConnectorKind("s3", S3Config, S3Credentials, _open_s3, CHECKPOINT_VERSION, "Amazon S3, MinIO, R2")
+GCS = ConnectorKind("gcs", GcsConfig, GcsCredentials, _open_gcs, CHECKPOINT_VERSION, "Google Cloud Storage")
+AZURE = ConnectorKind(
+    "azure", AzureConfig, AzureCredentials, _open_azure, CHECKPOINT_VERSION, "Azure Blob Storage"
+)
+KINDS = (S3, GCS, AZURE)
