@@ -18,6 +18,7 @@ from tests.connectors.fakes.files import FakeGitServer, FakeS3, FakeWebDav
 from tests.connectors.fakes.github import FakeGitHub
 from tests.connectors.fakes.gitlab import FakeGitLab
 from tests.connectors.fakes.jira import FakeJira, FakeJiraDataCenter
+from tests.connectors.fakes.pages import FakeFeed, FakeMediaWiki
 from tests.connectors.fakes.tool import ExpectedDocument, FakeTool, words_in
 from tests.embedding.hashed import HashedEmbedder
 from tests.wait_until import wait_until
@@ -32,7 +33,13 @@ FAKES: dict[str, type[FakeTool]] = {
     "jira_data_center": FakeJiraDataCenter,
 }
 # A short form of the contract runs over these, because each takes half a minute of processor time for all of it.
-MORE_FAKES: dict[str, type[FakeTool]] = {"git": FakeGitServer, "s3": FakeS3, "webdav": FakeWebDav}
+MORE_FAKES: dict[str, type[FakeTool]] = {
+    "feeds": FakeFeed,
+    "git": FakeGitServer,
+    "mediawiki": FakeMediaWiki,
+    "s3": FakeS3,
+    "webdav": FakeWebDav,
+}
 NEVER = "0 0 29 2 *"
 
 

@@ -22,7 +22,7 @@ def read(paths: list[Path]) -> str:
 def label(name: str) -> str:
     """The label that `form.js` makes of a setting's name."""
     words = re.sub(r"([A-Z])", r" \1", name).lower().capitalize()
-    return re.sub(r"\b(url|jql|id)\b", lambda match: match[0].upper(), words, flags=re.IGNORECASE)
+    return re.sub(r"\b(url|jql|id|api)\b", lambda match: match[0].upper(), words, flags=re.IGNORECASE)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)

@@ -32,6 +32,7 @@ NOT_RUN = {
     "uv run --group dev python -m bench.": "takes minutes",
     "mkdir calls && RECORD_CALLS": "runs a part of this very suite",
     "gristmill connector add": "speaks to a service of others",
+    "gristmill connector new sample": "tests/connectors/test_plugins.py runs what it does",
     "gristmill sync work": "speaks to a service of others",
     "gristmill keys create agent": "changes the machine",
     "gristmill worker": "never ends",

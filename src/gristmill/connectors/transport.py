@@ -87,6 +87,14 @@ class ApiResponse:
         return _server_time(self.headers)
 
 
+@dataclass(frozen=True)
+class ChangedResponse:
+    """What a server has now, and the validators that show later whether it changed."""
+
+    data: bytes
+    validators: dict[str, str]
+
+
 class Transport:
     """Requests to one tool. `headers` go with each and appear in no message; `max_wait` is the longest rate limit that a
     request waits for."""
@@ -146,6 +154,18 @@ class Transport:
         _, data = await self._request_bytes(method, path, params, body, headers, limit)
         return data
 
+    async def get_if_changed(
+        self, path: str, validators: Mapping[str, str], *, limit: int
+    ) -> ChangedResponse | None:
+        """The bytes at `path`; None if the server says that they have not changed since it returned these validators."""
+        conditions = {"etag": "If-None-Match", "modified": "If-Modified-Since"}
+        headers = {header: validators[name] for name, header in conditions.items() if name in validators}
+        response, data = await self._request_bytes("GET", path, None, None, headers, limit)
+        if response.status_code == 304:
+            return None
+        fields = {"etag": response.headers.get("etag"), "modified": response.headers.get("last-modified")}
+        return ChangedResponse(data, {name: value for name, value in fields.items() if value})
+
     async def stream(self, path: str, params: Params | None = None, **headers: str) -> AsyncIterator[bytes]:
         """The bytes at `path`, as they arrive. The status is checked first; an interruption is Transient."""
         request = self._build_request("GET", path, params, None, headers)
@@ -195,7 +215,7 @@ class Transport:
             except httpx.HTTPError as error:
                 failure: Transient = _unreachable_error(request, error)
             else:
-                if response.is_success:
+                if response.is_success or response.status_code == 304:
                     return response, data
                 refusal = self._refusal(response, data)
                 if isinstance(refusal, RateLimited) and refusal.wait <= self._max_wait and tries < _MAX_TRIES:

@@ -23,6 +23,8 @@ EVERYONE = frozenset({"org:*"})
 class FakeFiles(FakeTool):
     """A tree of files. A few are not followed: they are of another format."""
 
+    separator = "/"
+
     def __init__(self) -> None:
         super().__init__()
         self.files: dict[str, str] = {"image.png": "pixels", "old/archive.zip": "bytes"}
@@ -54,12 +56,13 @@ class FakeFiles(FakeTool):
         if len(self.followed()) > 8:
             del self.files[self.followed()[pick % len(self.followed())]]
 
-    def rename(self, pick: int) -> tuple[str, str]:
-        """Move a file; its old and new path."""
-        path = self.followed()[pick % len(self.followed())]
-        new_path = f"moved/{self.new_id()}.md"
-        self.files[new_path] = self.files.pop(path)
-        return path, new_path
+    def rename_unchanged(self, before: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Move two files that are what they were before; their old and new paths."""
+        unchanged = [path for path in self.followed() if before.get(path) == self.files[path]]
+        moves = [(path, f"moved{self.separator}{self.new_id()}.md") for path in unchanged[:2]]
+        for path, new_path in moves:
+            self.files[new_path] = self.files.pop(path)
+        return moves
 
     def change_permission(self, pick: int) -> None:
         del pick  # there are none
@@ -174,6 +177,7 @@ class FakeGitServer(FakeFiles):
     """A git repository over smart HTTP, in which all files are at the top."""
 
     kind = "git"
+    separator = " "
 
     def __init__(self) -> None:
         super().__init__()
@@ -193,12 +197,6 @@ class FakeGitServer(FakeFiles):
 
     def add(self) -> None:
         self.files[f"file {self.new_id()}.md"] = f"text {self.new_word()}"
-
-    def rename(self, pick: int) -> tuple[str, str]:
-        path, new_path = super().rename(pick)
-        flat_path = new_path.replace("/", " ")
-        self.files[flat_path] = self.files.pop(new_path)
-        return path, flat_path
 
     def is_detail(self, call: FakeCall) -> bool:
         return call.path.endswith("git-upload-pack")

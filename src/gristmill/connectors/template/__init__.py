@@ -1,1 +1,1 @@
-"""What `gristmill connector new` writes: `sample.py` and the files beside it, with another name."""
+"""What `gristmill connector new` writes: `sample.py` and the files next to it, with another name."""

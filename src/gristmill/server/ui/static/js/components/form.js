@@ -12,7 +12,7 @@ import { t } from "../i18n.js";
 export const labelFor = (name) => {
   const words = name.replace(/([A-Z])/g, " $1").toLowerCase();
   const sentence = words.replace(/^./, (first) => first.toUpperCase());
-  return sentence.replace(/\b(url|jql|id)\b/gi, (word) => word.toUpperCase());
+  return sentence.replace(/\b(url|jql|id|api)\b/gi, (word) => word.toUpperCase());
 };
 
 /** @param {any} error @returns {Record<string, string>} the messages of an API error for single fields */

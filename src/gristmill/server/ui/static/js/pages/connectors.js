@@ -105,13 +105,13 @@ export function statusOf(connector) {
   }
 }
 
-/** @param {Connector} connector What it syncs, in short. */
 /** Settings that name what a connector follows. */
 const SCOPES = [
   ...["repositories", "organizations", "projects", "groups", "spaces"],
-  ...["url", "bucket", "container", "folder", "feeds", "folders", "namespaces", "channels", "sites", "drives", "teams"],
+  ...["url", "bucket", "container", "folder", "apiUrl", "feeds"],
 ];
 
+/** @param {Connector} connector What it syncs, in short. */
 export function scopeOf(connector) {
   const names = SCOPES.flatMap((setting) => connector.config[setting] || []);
   if (!names.length) return t("Everything it can access");

@@ -1,0 +1,81 @@
+"""Feeds in their three formats, conditional requests, and what they may not contain."""
+
+import pytest
+
+from gristmill.connectors import feeds
+from gristmill.connectors.testing import open_kind, read_all
+from gristmill.errors import Unreadable
+from tests.sources.site import Site, SiteRequest, SiteResponse, serve
+
+ATOM = """<feed xmlns="http://www.w3.org/2005/Atom"><title>Grain</title>
+<entry><id>tag:1</id><title>Rye</title><link href="https://example.org/rye"/><updated>2026-03-01T12:00:00Z</updated>
+<content type="html">&lt;p&gt;Rye grows.&lt;/p&gt;</content></entry></feed>"""
+RDF = """<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/">
+<item rdf:about="x"><title>Oats</title><link>https://example.org/oats</link><description>Oats grow.</description></item></rdf:RDF>"""
+RSS = """<rss version="2.0" xmlns:c="http://purl.org/rss/1.0/modules/content/"><channel><item><title>Wheat</title>
+<link>{page}</link><description>short</description><c:encoded>&lt;p&gt;Wheat grows.&lt;/p&gt;</c:encoded>
+<enclosure url="{file}" type="text/plain"/><enclosure url="{file}" type="audio/mpeg"/>
+<pubDate>Sun, 01 Mar 2026 12:00:00 GMT</pubDate></item></channel></rss>"""
+
+
+def add_feeds(site: Site) -> None:
+    page = site.add_page("/page", "<html><body><p>The whole page.</p></body></html>")
+    file = site.add_page("/notes.txt", "notes")
+    site.add_page("/atom", ATOM)
+    site.add_page("/rdf", RDF)
+    site.add_page("/rss", RSS.format(page=page, file=file))
+
+
+async def test_atom_and_both_kinds_of_rss_are_read_with_their_documents() -> None:
+    with serve() as site:
+        add_feeds(site)
+        config = {"feeds": [f"{site.url}/{name}" for name in ("atom", "rdf", "rss")]}
+        documents = {
+            read.document.title: read for read in (await read_all(open_kind(feeds.KIND, config, {}))).values()
+        }
+        assert {
+            title: read.text.split("<article>")[1].split("</article>")[0] for title, read in documents.items()
+        } == {
+            "Rye": "<p>Rye grows.</p>",
+            "Oats": "Oats grow.",
+            "Wheat": "<p>Wheat grows.</p>",
+        }
+        assert documents["Wheat"].attachments == {"notes.txt": b"notes"}
+        assert documents["Rye"].document.url == "https://example.org/rye"
+        assert documents["Wheat"].document.updated_at == documents["Rye"].document.updated_at
+        full = await read_all(open_kind(feeds.KIND, {"feeds": [f"{site.url}/rss"], "fullText": True}, {}))
+        assert "The whole page." in next(iter(full.values())).text
+
+
+async def test_a_feed_that_did_not_change_costs_one_conditional_request() -> None:
+    with serve() as site:
+
+        def respond(request: SiteRequest) -> SiteResponse:
+            if request.headers.get("If-None-Match") == '"1"':
+                return SiteResponse(304)
+            return SiteResponse(200, ATOM.encode(), {"ETag": '"1"'})
+
+        site.pages["/atom"] = respond
+        connector = open_kind(feeds.KIND, {"feeds": [f"{site.url}/atom"]}, {})
+        (first,) = [batch async for batch in connector.sync({})]
+        assert first.checkpoint is not None
+        (second,) = [batch async for batch in connector.sync({first.stream: first.checkpoint})]
+        await connector.close()
+        assert (len(first.documents), list(second.documents), len(site.requests)) == (1, [], 2)
+        assert second.checkpoint == first.checkpoint
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<html><body>no feed</body></html>",
+        "not xml",
+        '<!DOCTYPE x [<!ENTITY a "b">]><rss><channel><item><title>&a;</title></item></channel></rss>',
+    ],
+)
+async def test_what_is_no_feed_or_declares_entities_is_refused(body: str) -> None:
+    with serve() as site:
+        connector = open_kind(feeds.KIND, {"feeds": [site.add_page("/feed", body)]}, {})
+        with pytest.raises(Unreadable, match="not a feed"):
+            await connector.check()
+        await connector.close()
