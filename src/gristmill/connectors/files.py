@@ -163,9 +163,9 @@ class FileConnector(Connector):
             yield piece
 
     async def _fetch_page(self, cursor: str | None) -> MarkedPage:
-        return self._marked_page(await self.list_files(cursor))
+        return self._page_with_marks(await self.list_files(cursor))
 
-    def _marked_page(self, page: FilePage) -> MarkedPage:
+    def _page_with_marks(self, page: FilePage) -> MarkedPage:
         followed = [file for file in page.files if self._rules.is_followed(file.path)]
         entries = [
             ListedDocument(self._ref(file), mark=_mark(file), can_move=file.id is None)

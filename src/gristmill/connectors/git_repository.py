@@ -91,7 +91,7 @@ class GitConnector(FileConnector):
             files = [self._file(path, digest, size) for path, (digest, size) in position["files"].items()]
         else:
             files = list((await self.list_files(None)).files)
-        page = self._marked_page(FilePage(files))
+        page = self._page_with_marks(FilePage(files))
         sizes = {file.path: [file.mark, file.size] for file in files if self._rules.is_followed(file.path)}
         yield Batch(
             self._stream,
