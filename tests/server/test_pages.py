@@ -110,7 +110,7 @@ async def test_pages_are_drawn_cached_by_what_was_read_and_refused_once_the_file
     assert "immutable" in image.headers["cache-control"]
     with Image.open(io.BytesIO(image.content)) as picture:
         assert picture.size == (400, 518)
-        darkest, _ = picture.convert("L").crop((40, 30, 200, 60)).getextrema()
+        darkest = min(picture.convert("L").crop((40, 30, 200, 60)).tobytes())
     assert darkest < 100  # the text is there
     unchanged = await http.get(
         image_path, params=parameters, headers={"If-None-Match": image.headers["etag"]}
