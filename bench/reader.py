@@ -13,6 +13,7 @@ import argparse
 import statistics
 import sys
 import time
+from typing import Any
 
 from playwright.sync_api import Browser, Page
 
