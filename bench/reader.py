@@ -74,7 +74,7 @@ def _measure_opening(browser: Browser, url: str) -> list[float]:
 
 
 def _memory(page: Page) -> tuple[int, int]:
-    session: Any = page.context.new_cdp_session(page)  # its results are untyped
+    session: Any = page.context.new_cdp_session(page)
     session.send("HeapProfiler.collectGarbage")
     counters = session.send("Memory.getDOMCounters")
     heap = session.send("Runtime.getHeapUsage")

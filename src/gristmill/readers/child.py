@@ -23,7 +23,15 @@ from gristmill.readers.sink import DocumentRefused, Postponed, ReadTask, Sink
 _MIN_IMAGE_SIDE = 24  # pixels: less holds no line of text
 
 # Imported before the first document arrives, so that it doesn't wait for them.
-PRELOADED = ("kreuzberg", "pypdfium2", "lxml.html", "olefile", "zipfile", "charset_normalizer")
+PRELOADED = (
+    "kreuzberg",
+    "pypdfium2",
+    "lxml.html",
+    "olefile",
+    "zipfile",
+    "charset_normalizer",
+    "PIL.JpegImagePlugin",
+)
 
 
 def main(fd: int, parent: int) -> None:
