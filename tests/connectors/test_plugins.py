@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from gristmill import app
 from gristmill.cli.client_session import Refused
+from gristmill.cli.commands import cli
 from gristmill.cli.new_connector import write_connector
 from gristmill.connectors.port import ConnectorLimits
 from gristmill.connectors.registry import ConnectorRegistry
@@ -108,7 +110,13 @@ def test_the_generator_refuses_bad_names_and_existing_folders(tmp_path: Path) ->
         write_connector("tool", tmp_path)
 
 
-def test_the_page_about_writing_a_connector_shows_what_the_generator_writes(tmp_path: Path) -> None:
+def test_the_page_about_writing_a_connector_shows_what_the_command_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, ["connector", "new", "sample"])
+    assert result.exit_code == 0, result.output
+    assert "pip install -e gristmill-sample" in result.stdout
     page = (ROOT / "docs/how-to/write-a-connector.md").read_text(encoding="utf-8")
-    module = write_connector("sample", tmp_path) / "src/gristmill_sample/__init__.py"
+    module = tmp_path / "gristmill-sample/src/gristmill_sample/__init__.py"
     assert f"```python\n{module.read_text(encoding='utf-8')}```" in page

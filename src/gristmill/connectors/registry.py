@@ -41,7 +41,11 @@ class ConnectorRegistry:
 
     def __init__(self, vault: Vault, limits: ConnectorLimits) -> None:
         self._vault, self.limits = vault, limits
-        self._kinds = KINDS | {kind.name: kind for kind in load_plugins(KINDS)}
+        self._plugins = {kind.name: kind for kind in load_plugins(KINDS)}
+
+    @property
+    def _kinds(self) -> dict[str, ConnectorKind]:
+        return KINDS | self._plugins
 
     def kind(self, name: str) -> ConnectorKind:
         """The kind of this name."""
