@@ -38,6 +38,7 @@ from uuid import UUID
 
 from gristmill.catalog import BaseId, ChunkSetId, ItemId
 from gristmill.jobs import Priority, Work
+from gristmill.refresh_work import FindDue, RefreshContainer, RefreshDocuments  # noqa: F401 - the kinds are used from here
 
 # What is marked for deletion must be removed, however long an obstacle lasts.
 UNLIMITED_ATTEMPTS = 30_000
@@ -374,50 +375,6 @@ class SyncAccess(Work):
 
 
 @dataclass(frozen=True)
-class FindDue(Work):
-    """Queue checks for the bases that have sources to be checked now. Its schedule is the only standing cost of freshness."""
-
-    kind = "find_due"
-    attempts = 3
-
-    def key(self) -> str:
-        """One at a time."""
-        return "refresh:due"
-
-
-@dataclass(frozen=True)
-class RefreshDocuments(Work):
-    """Check the sources of pages and files that are due, or of these, and index what has changed."""
-
-    kind = "refresh_documents"
-    priority = Priority.BULK
-
-    base_id: BaseId
-    item_ids: tuple[ItemId, ...] = ()
-
-    def key(self) -> str:
-        """One per base, or per selection."""
-        if self.item_ids:
-            return _selection_key(self.base_id, self.item_ids, "refresh")
-        return f"knowledge:{self.base_id}:refresh"
-
-
-@dataclass(frozen=True)
-class RefreshContainer(Work):
-    """Compare a folder, sitemap or site with its source, and file, index or remove what differs."""
-
-    kind = "refresh_container"
-    priority = Priority.BULK
-
-    base_id: BaseId
-    item_id: ItemId
-
-    def key(self) -> str:
-        """One per container."""
-        return f"item:{self.item_id}:refresh"
-
-
-@dataclass(frozen=True)
 class Reconcile(Work):
     """Look for what should not be, and put it right."""
 
@@ -432,16 +389,8 @@ class Reconcile(Work):
 
 
 # Kinds that belong to no base: their lanes are their own.
-KINDS_WITHOUT_BASE = frozenset(
-    {
-        DeliverEvents.kind,
-        Reconcile.kind,
-        FindDue.kind,
-        CancelConversion.kind,
-        SyncConnector.kind,
-        SyncAccess.kind,
-    }
-)
+_WITHOUT_BASE = (DeliverEvents, Reconcile, FindDue, CancelConversion, SyncConnector, SyncAccess)
+KINDS_WITHOUT_BASE = frozenset(kind.kind for kind in _WITHOUT_BASE)
 
 
 def _selection_key(base_id: BaseId, roots: Sequence[ItemId], action: str) -> str:

@@ -51,6 +51,9 @@ RUN = (
     "gristmill embedder ",
     "gristmill mcp install",
     "gristmill base create notes --embedder",
+    "gristmill base refresh",  # these three by tests/cli/test_freshness.py
+    "gristmill base exclusions",
+    "gristmill item refresh",
 )
 
 

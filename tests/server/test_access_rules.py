@@ -43,6 +43,7 @@ PARTS = {
     "event_id": "1",
     "asset_hash": "00" * 32,
     "user_id": "u1",
+    "exclusion_id": "00000000-0000-7000-8000-000000000001",
 }  # parts of the resource that the rest of the path names
 
 

@@ -103,9 +103,9 @@ async def find_folder(tx: Tx, item_id: ItemId) -> KnownFolder | None:
     return await queries.maybe(tx, KnownFolder, "find_folder", id=item_id)
 
 
-async def known_fingerprint(tx: Tx, item_id: ItemId) -> str | None:
+async def find_any_fingerprint(tx: Tx, item_id: ItemId) -> str | None:
     """The fingerprint of any file below a folder."""
-    fingerprints = await queries.values(tx, "known_fingerprint", id=item_id)
+    fingerprints = await queries.values(tx, "find_any_fingerprint", id=item_id)
     return fingerprints[0] if fingerprints else None
 
 

@@ -43,7 +43,7 @@ select item_set_acl(i.id, null) from item i where i.id = any (%(ids)s::uuid[]) a
 select i.id, i.parent_id, i.source_key, i.wanted_version, i.expanded_version
   from item i where i.id = %(id)s and i.type = 'directory' and i.status <> 'deleting';
 
--- name: known_fingerprint
+-- name: find_any_fingerprint
 -- The fingerprint of any file below a folder.
 select i.fingerprint from item_subtree(array[%(id)s::uuid]) s join item i on i.id = s.id
  where i.fingerprint is not null and i.status <> 'deleting' limit 1;

@@ -68,7 +68,7 @@ async def begin_refreshing_pages(tx: Tx, base: Base, container: Item, items: Seq
 
 
 def can_refresh(item: Item) -> bool:
-    """Whether an item's own source can be checked. Files in folders are checked with their folder."""
+    """Whether an item's own source can be checked. Subfolders are checked with the folder that was added."""
     if item.type in ("directory", "file"):
         return "path" in item.source and "root" not in item.source
     return item.type == PAGES or item.type in WEB_CONTAINERS
@@ -87,13 +87,13 @@ async def set_item_rule(tx: Tx, base: Base, item: Item, rule: Mapping[str, Any] 
     container or base says."""
     if not can_refresh(item):
         raise Conflict(
-            "Only folders, files on the disk, web pages, sitemaps and sites are checked for changes. Files in a folder are"
-            " checked with the folder.",
+            "Only folders, files on the disk, web pages, sitemaps are checked for changes. Subfolders are checked with the"
+            " folder that was added.",
             code="not_refreshable",
         )
     origin: RefreshOrigin = "item"
     if rule is None:
-        rule, origin = await _inherited_rule(tx, base, item)
+        rule, origin = await _find_inherited_rule(tx, base, item)
     first = None if rule is None else await _first_check(tx, rule)
     await refresh.set_item_refresh(tx, [item.id], first, origin)
     if item.type in WEB_CONTAINERS:
@@ -162,7 +162,9 @@ async def take_back(
     return removed
 
 
-async def _inherited_rule(tx: Tx, base: Base, item: Item) -> tuple[Mapping[str, Any] | None, RefreshOrigin]:
+async def _find_inherited_rule(
+    tx: Tx, base: Base, item: Item
+) -> tuple[Mapping[str, Any] | None, RefreshOrigin]:
     if item.parent_id is not None:
         above = (await refresh.find_refreshes(tx, [item.parent_id])).get(item.parent_id)
         if above is not None and above.origin == "item":

@@ -114,7 +114,7 @@ async def read_folders(
         scan = _FolderScan(path, root, Counter(), access)
         try:
             scan.open(rules)
-            return FolderContents(scan.named_entries(names))
+            return FolderContents(scan.entries_by_name(names))
         except WorkError as error:
             return error
         finally:
@@ -240,7 +240,7 @@ class _FolderScan:
         entries.sort(key=lambda listed: listed.name)
         return entries
 
-    def named_entries(self, names: frozenset[str] | None) -> list[DirectoryEntry]:
+    def entries_by_name(self, names: frozenset[str] | None) -> list[DirectoryEntry]:
         """All entries that are not left out, or those of these names. Others cost no look at the disk."""
         try:
             return [

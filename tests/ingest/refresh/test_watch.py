@@ -66,7 +66,8 @@ async def test_saved_moved_and_deleted_files_follow_without_a_listing(
     base, root = await add_watched(watching, docs)
     listings = await count_jobs(watching, "refresh_container")
     (docs / "deep/new").mkdir()
-    (docs / "deep/new/c.md").write_text("spelt")
+    (docs.parent / "c.md").write_text("spelt")
+    shutil.move(docs.parent / "c.md", docs / "deep/new/c.md")  # at once, so that it is listed as it stays
     (docs / "a.md").write_text("emmer")
     await wait_until(lambda: has_hit(watching, base, "spelt"))
     await wait_until(lambda: has_hit(watching, base, "emmer"))

@@ -180,7 +180,7 @@ class FolderComparison:
         if folder.path != self._top or contents.entries or not known:
             return
         async with self._db.connection() as tx:
-            fingerprint = await folder_tree.known_fingerprint(tx, self._root.id)
+            fingerprint = await folder_tree.find_any_fingerprint(tx, self._root.id)
         status = await threads.run_blocking(self._top.stat)
         if fingerprint is not None and fingerprint.partition(":")[0] != str(status.st_dev):
             raise Unreadable(

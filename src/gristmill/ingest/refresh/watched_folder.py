@@ -30,7 +30,7 @@ from gristmill.work import RefreshContainer
 log = logging.getLogger(__name__)
 
 BURST = 2_000
-REMOVAL_DELAY = timedelta(milliseconds=500)
+REMOVAL_DELAY = timedelta(seconds=1)
 _FEW = 10  # changes that someone may wait for
 _RETRY_DELAY = timedelta(seconds=1)
 

@@ -217,6 +217,7 @@ PATH_PARAMETER_CHECKS: Mapping[str, Callable[[Tx, Caller, str], Awaitable[None]]
     "user_id": _check_nothing,
     "embedder_name": _check_nothing,
     "search_id": _check_nothing,
+    "exclusion_id": _check_nothing,
 }
 
 

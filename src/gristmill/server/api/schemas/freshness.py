@@ -5,13 +5,10 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import StringConstraints, model_validator
+from pydantic import StringConstraints
 
 from gristmill.catalog.exclusions import Exclusion
-from gristmill.errors import Invalid
-from gristmill.operations.refresh_rule import parse_rule
 from gristmill.server.api.schemas.common import ApiModel, ErrorBody, RequestModel
-from gristmill.validation import InvalidValue
 
 
 class RefreshIn(RequestModel):
@@ -20,14 +17,6 @@ class RefreshIn(RequestModel):
 
     every: Annotated[str, StringConstraints(max_length=20)] | None = None
     cron: Annotated[str, StringConstraints(max_length=200)] | None = None
-
-    @model_validator(mode="after")
-    def _require_rule(self) -> Self:
-        try:
-            parse_rule(self.to_rule())
-        except Invalid as error:
-            raise InvalidValue(error.message, code=error.code) from None
-        return self
 
     def to_rule(self) -> dict[str, Any]:
         """The rule as it is stored."""
