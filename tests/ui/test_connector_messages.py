@@ -11,7 +11,10 @@ from gristmill.server.ui.static_files import load
 
 def test_labels_and_hints_of_connector_forms_are_translated() -> None:
     assets = load().assets
-    locales = (assets[f"js/locales/{name}.js"].plain.decode() for name in ("zh-common", "zh-admin"))
+    locales = (
+        assets[f"js/locales/{name}.js"].plain.decode()
+        for name in ("zh-common", "zh-admin", "zh-connector-fields")
+    )
     entries = re.findall(r'^  (?:"([^"]+)"|(\w+)):', "".join(locales), re.MULTILINE)
     texts = {
         text
@@ -34,5 +37,5 @@ def label_for(name: str) -> str:
     """The same as `labelFor` in `components/form.js`: `pullRequests` becomes "Pull requests"."""
     words = re.sub("([A-Z])", r" \1", name).lower()
     return re.sub(
-        r"\b(url|jql|id)\b", lambda word: word[0].upper(), words[:1].upper() + words[1:], flags=re.I
+        r"\b(url|jql|id|api)\b", lambda word: word[0].upper(), words[:1].upper() + words[1:], flags=re.I
     )

@@ -18,7 +18,7 @@ from gristmill.errors import GristmillError, WorkError
 from gristmill.ingest.refresh.folder_changes import ChangeCounts, FolderWriter
 from gristmill.ingest.refresh.folder_scan import FolderComparison, Interrupted, folder_rules
 from gristmill.ingest.refresh.outcome import after_check, after_failure
-from gristmill.ingest.refresh.page_lists import PageList
+from gristmill.ingest.refresh.page_lists import SitemapPages
 from gristmill.ingest.stages import Stages
 from gristmill.jobs import Activity, Done, Job, Outcome, Priority, QueueLimits, Snooze
 from gristmill.operations.next_job import enqueue_next_jobs, has_room, pause_until_room
@@ -87,7 +87,7 @@ class ContainerRefresher:
             return await FolderComparison(self._db, item, rules, self._sources.disk, writer).compare_all()
         with job.during(Activity.AWAY):
             async with self._stages.sources.place(jobs.requester(job)):
-                return await PageList(self._db, item, prove_lease, job.id).compare(self._pages(item))
+                return await SitemapPages(self._db, item, prove_lease, job.id).compare(self._pages(item))
 
     async def _pages(self, item: Item) -> AsyncIterator[list[str]]:
         async for entries in list_sitemap(

@@ -22,7 +22,7 @@ FEW_PAGES = 20
 _BATCH = 500
 
 
-class PageList:
+class SitemapPages:
     """The pages of one sitemap or site."""
 
     def __init__(self, db: Database, container: Item, guard: Guard, cause: JobId) -> None:
