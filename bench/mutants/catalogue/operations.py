@@ -41,8 +41,8 @@ MUTANTS = (
     Mutant(
         "selection-is-not-collapsed",
         "operations/guards.py",
-        "    outermost_ids = set(await catalog.outermost_ids(tx, selected_ids))",
-        "    outermost_ids = set(selected_ids)",
+        "    outermost_ids = set(await catalog.outermost_ids(tx, [item.id for item in items]))",
+        "    outermost_ids = {item.id for item in items}",
         ("S0-08",),
     ),
     Mutant(
@@ -153,8 +153,8 @@ MUTANTS = (
     Mutant(
         "deleting-items-are-listed",
         "catalog/queries.sql",
-        "(%(deleting)s or i.status <> 'deleting')",
-        "(%(deleting)s or i.status <> 'x')",
+        "\n where i.base_id = %(base)s and (%(deleting)s or i.status <> 'deleting')",
+        "\n where i.base_id = %(base)s and (%(deleting)s or i.status <> 'x')",
         ("S0-32", "S1-06"),
     ),
     Mutant(
