@@ -72,6 +72,7 @@ async def test_a_change_takes_effect_when_the_folder_is_listed_again(
         "assetReuse": "any",
         "emptyDocuments": "fail",
         "minScore": 0.0,
+        "questions": "off",
         "synonyms": [],
     }
     assert response.json()["settings"] == {"ignore": ["drafts/"], "includeHidden": False, **other_settings}

@@ -12,13 +12,32 @@ from gristmill import app
 from tests.docs.pages import blocks, read
 
 # Responses with one self-explaining field, and pages of resources that have their own example.
-WITHOUT = {"AnalyseOut", "Page_BaseOut_", "Page_ConnectorOut_", "Page_FailureOut_", "Page_IdentityOut_"} | {
+# Lists of what has an example, and small bodies that the reference describes by their fields.
+WITHOUT = {
+    "AnalyseOut",
+    "ChangedChunk",
+    "ChunkOut",
+    "Chunking",
+    "DeletedQuestions",
+    "JobAccepted",
+    "MovedSelection",
+    "Page_AskedQuestionOut_",
+    "Page_BaseOut_",
+    "Page_ConnectorOut_",
+    "Page_ExclusionOut_",
+    "Page_FailureOut_",
+    "Page_IdentityOut_",
     "Page_ItemOut_",
     "Page_KeyOut_",
     "Page_LineOut_",
     "Page_RunOut_",
     "Page_SavedSearchOut_",
     "Page_WebhookOut_",
+    "StorageOut",
+    "TaggedOut",
+    "TaggedSelection",
+    "TagsOut",
+    "TakenBack",
 }
 
 

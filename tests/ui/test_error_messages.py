@@ -9,6 +9,15 @@ _LOCALE = ROOT / "src/gristmill/server/ui/static/js/locales/zh-errors.js"
 _COMMAND_LINE = ("At start-up", "Commands")
 # Defaults of classes, which nothing raises, and codes of the log.
 _NEVER_SHOWN = {
+    "backup_damaged",  # of commands
+    "backup_format",
+    "backup_needs_restart",
+    "backup_own_database",
+    "backup_postgres_version",
+    "backup_running",
+    "data_dir_not_empty",
+    "no_backup",
+    "nothing_to_back_up",
     "cannot_be_done",
     "conflict",
     "forbidden",

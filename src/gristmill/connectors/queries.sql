@@ -273,8 +273,8 @@ on conflict (connector_id, source_id) do update
 delete from connector_failure where connector_id = %(connector)s and source_id = any (%(sources)s::text[]);
 
 -- name: save_unread
--- Notes the documents that a listing named and that were never read, or that have another mark than when they were read. A
--- companion is noted if its main document is.
+-- Notes the documents that a listing named and that were never read, or that have another mark than when they were read.
+-- A companion is noted if its main document is.
 insert into connector_failure
        (connector_id, source_id, scope, kind, locator, run_id, error_code, error_message, attempts, content_mark)
 select %(connector)s, u.source_id, u.scope, u.kind, u.locator, %(run)s, %(code)s, %(message)s, 0, u.content_mark

@@ -8,6 +8,14 @@
 
 /** @type {Record<string, ErrorText>} */
 export const errors = {
+  // sources that stay fresh
+  invalid_refresh: "refresh 既不是间隔也不是 cron 表达式。",
+  not_watchable: "此条目不是作为文件夹添加的，无法监视。",
+  exclusion_not_found: "此知识库没有该排除项。",
+  folder_not_mounted: "文件夹为空，且位于另一设备上，因此未删除任何内容。",
+  folder_not_here: "无法监视该文件夹：没有工作进程能看到它。定期检查会继续。",
+  network_folder: "未监视该文件夹：其文件系统不会报告其他机器的更改。",
+  too_many_folders: "未监视该文件夹：其中的文件夹过多。",
   // requests
   invalid_request: "请求有误，请更正：{message}",
   malformed_json: "请求内容不是 JSON。",
