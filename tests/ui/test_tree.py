@@ -85,7 +85,7 @@ def test_a_title_that_looks_like_markup_is_text(page: Page, ui_url: str, api: Ap
     expect(page.locator(".hit b")).to_have_text(title)
     expect(page.locator(".hit-text")).to_contain_text("says ${1}")
     page.locator(".hit a").click()
-    expect(page.locator(".chunk p")).to_contain_text(title)
+    expect(page.get_by_role("region", name="Text")).to_contain_text("says ${1}")
     expect(page.locator("main img")).to_have_count(0)
 
 

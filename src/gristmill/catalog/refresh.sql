@@ -1,6 +1,7 @@
 -- name: set_base_refresh
 -- Changes when the sources of a base are checked, for all that have no rule of their own.
-update base set refresh = %(rule)s::jsonb, updated_at = clock_now() where id = %(id)s and status <> 'deleting' returning id;
+update base set refresh = %(rule)s::jsonb, updated_at = case when created_at = updated_at then updated_at else clock_now() end
+ where id = %(id)s and status <> 'deleting' returning id;
 
 -- name: schedule_checks
 -- Schedules the first checks of items; those that have a schedule keep it.

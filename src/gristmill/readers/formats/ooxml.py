@@ -36,10 +36,15 @@ def parse_part(sink: Sink, archive: zipfile.ZipFile, name: str) -> Any:
         data = _STRICT_PARTS.sub(rb"http://schemas.openxmlformats.org/\1", data)
     parser = etree.XMLParser(resolve_entities=False, no_network=True, recover=True, huge_tree=True)
     try:
-        return etree.fromstring(data, parser)
+        root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError:
         sink.warn("damaged")
-        return None
+        root = None
+    if any(
+        "memory" in entry.message.lower() for entry in parser.error_log
+    ):  # libxml2 goes on without what had no room
+        raise MemoryError
+    return root
 
 
 def relationships(

@@ -85,6 +85,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
         "no_pages",
         "not_a_note",
         "not_movable",
+        "not_refreshable",
         "not_watchable",
         "nothing_to_revert",
         "on_delete_missing",

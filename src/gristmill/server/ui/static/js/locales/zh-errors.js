@@ -10,6 +10,9 @@
 export const errors = {
   // sources that stay fresh
   invalid_refresh: "refresh 既不是间隔也不是 cron 表达式。",
+  not_refreshable: "此条目没有可检查更改的来源。",
+  watch_refused: "系统拒绝监视该文件夹。定期检查会继续。",
+  mass_removal: "来源缺少了大部分内容，因此未删除任何内容。",
   not_watchable: "此条目不是作为文件夹添加的，无法监视。",
   exclusion_not_found: "此知识库没有该排除项。",
   folder_not_mounted: "文件夹为空，且位于另一设备上，因此未删除任何内容。",
