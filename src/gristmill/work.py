@@ -38,7 +38,9 @@ from uuid import UUID
 
 from gristmill.catalog import BaseId, ChunkSetId, ItemId
 from gristmill.jobs import Priority, Work
-from gristmill.refresh_work import FindDue, RefreshContainer, RefreshDocuments  # noqa: F401 - the kinds are used from here
+from gristmill.refresh_work import FindDue as FindDue
+from gristmill.refresh_work import RefreshContainer as RefreshContainer
+from gristmill.refresh_work import RefreshDocuments as RefreshDocuments
 
 # What is marked for deletion must be removed, however long an obstacle lasts.
 UNLIMITED_ATTEMPTS = 30_000
