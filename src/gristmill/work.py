@@ -38,9 +38,7 @@ from uuid import UUID
 
 from gristmill.catalog import BaseId, ChunkSetId, ItemId
 from gristmill.jobs import Priority, Work
-from gristmill.refresh_work import FindDue as FindDue
-from gristmill.refresh_work import RefreshContainer as RefreshContainer
-from gristmill.refresh_work import RefreshDocuments as RefreshDocuments
+from gristmill.refresh_work import FindDue, RefreshContainer, RefreshDocuments  # noqa: F401  # pyright: ignore[reportUnusedImport]  # the kinds are used from here
 
 # What is marked for deletion must be removed, however long an obstacle lasts.
 UNLIMITED_ATTEMPTS = 30_000
