@@ -161,7 +161,7 @@ async def gristmill(
         db = Database(url, size=_SERVER_CONNECTIONS + (min(settings.worker_slots, 16) if work else 0))
         await db.open()
         stack.push_async_callback(db.close)
-        vault = Vault(settings.secret_key, settings.data_dir)
+        vault = Vault(settings.secret_key, settings.data_dir, settings.secret_key_file)
         embedders = Embedders(settings, settings.cache_dir / "embedders", extra_embedders, db, vault)
         stack.push_async_callback(embedders.close)
         async with db.connection() as tx:

@@ -21,6 +21,8 @@ def disk_access(settings: Settings) -> DiskAccess:
     """What requests with a key may read of the disk. Our own folders are protected from everyone: they hold the secrets and
     documents of all organisations."""
     own_folders = [settings.data_dir, settings.cache_dir]
+    if settings.secret_key_file is not None:
+        own_folders.append(settings.secret_key_file.parent)
     if settings.blob_url is not None and settings.blob_url.startswith("file://"):
         own_folders.append(Path(unquote(urlsplit(settings.blob_url).path)))
     return DiskAccess(tuple(settings.allowed_paths), (*SYSTEM_FOLDERS, *own_folders))

@@ -54,6 +54,7 @@ RUN = (
     "gristmill base refresh",  # these three by tests/cli/test_freshness.py
     "gristmill base exclusions",
     "gristmill item refresh",
+    "gristmill secrets rotate",  # by tests/crash/test_kill_rotation.py
 )
 
 

@@ -29,7 +29,7 @@ from gristmill.backup.repository import PIECE_BYTES, BackupRepository
 from gristmill.db import Database
 from gristmill.errors import SourceGone
 from gristmill.sources.blobs import BlobStore
-from gristmill.vault import KEY_FILE
+from gristmill.vault import KEY_FILE, acquire_key_lock
 
 _SETTLED_NS = 2_000_000_000
 _AT_ONCE = 4
@@ -97,26 +97,35 @@ class _BackupWriter:
             await self._save_files(copy.files(), "database")
             await faults.point("backup.files_saved")
             await self._save_blobs(await self._blob_names())
-            names, stop = await self._stop(copy)
+            names, stop, secret_key = await self._stop(copy)
             await self._save_files(copy.wal_files(stop), "changes meanwhile")
         finally:
             await copy.close()
-        manifest = await self._manifest(stop, names, await self._save_secret_key())
+        manifest = await self._manifest(stop, names, secret_key)
         await faults.point("backup.before_manifest")
         await self._repository.write_manifest(manifest)
         return manifest
 
-    async def _stop(self, copy: DatabaseFiles) -> tuple[set[str], StopPoint]:
-        """End PostgreSQL's copy while no bytes leave the blob store; the names that its database may need."""
+    async def _stop(self, copy: DatabaseFiles) -> tuple[set[str], StopPoint, SavedFile | None]:
+        """End PostgreSQL's copy while no bytes leave the blob store; the names that its database may need, and its keys."""
         async with self._source.db.transaction() as tx:
             await contents.lock_byte_removal(tx)
             before = await contents.names_in_store(tx)
             await self._save_blobs(before)
-            stop = await copy.finish()
+            stop, secret_key = await self._finish_with_keys(copy)
             await faults.point("backup.stopped")
             after = await self._blob_names()
             await self._save_blobs(after)
-        return {*before, *after}, stop
+        return {*before, *after}, stop, secret_key
+
+    async def _finish_with_keys(self, copy: DatabaseFiles) -> tuple[StopPoint, SavedFile | None]:
+        """End PostgreSQL's copy while no sealing key is added or dropped: the saved keys open what is in the copy."""
+        lock = await asyncio.to_thread(acquire_key_lock, self._source.secret_key)
+        try:
+            stop = await copy.finish()
+            return stop, await self._save_secret_key()
+        finally:
+            lock.close()
 
     async def _blob_names(self) -> list[str]:
         async with self._source.db.connection() as tx:

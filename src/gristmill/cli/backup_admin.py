@@ -64,9 +64,9 @@ async def make_backup(current: Settings, destination: str, keep: int | None, as_
     )
     if result.pruned:
         shown.print(f"Removed {plural(len(result.pruned), 'older back-up')}.")
-    if current.secret_key is not None:
+    if current.secret_key is not None or current.secret_key_file is not None:
         shown.print(
-            "The sealing key is a setting (secret_key) and is not part of the back-up: keep it elsewhere."
+            "The sealing key is a setting (secret_key, secret_key_file) and is not part of the back-up: keep it elsewhere."
         )
     return {
         **_summary(result.manifest),

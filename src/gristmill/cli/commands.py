@@ -19,6 +19,7 @@ from gristmill.cli import (
     key_commands,
     mcp_commands,
     search_commands,
+    secret_commands,
 )
 from gristmill.cli.common import (
     AsJson,
@@ -269,6 +270,7 @@ cli.add_typer(connector_commands.connector)
 cli.command(examples=["gristmill sync work --wait", "gristmill sync work --dry-run"])(connector_commands.sync)
 cli.add_typer(key_commands.key_cli, name="keys")
 cli.add_typer(mcp_commands.mcp_cli)
+cli.add_typer(secret_commands.secret_cli)
 cli.command(local=True, examples=["gristmill audit --limit 10"])(key_commands.audit)
 cli.command(
     local=True,

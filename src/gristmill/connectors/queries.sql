@@ -377,3 +377,13 @@ select r.source_key as document, f.source_key as attachment
 -- Forgets what is known of documents whose exclusion from a container was removed: the next run reads them again.
 delete from connector_document d using connector_base b
  where b.item_id = any (%(containers)s::uuid[]) and d.connector_id = b.connector_id and d.source_id = any (%(sources)s::text[]);
+
+-- name: old_sealed_credentials
+-- Credentials that are not sealed by the current key, in the order of their ids, locked.
+select id, credentials as sealed from connector
+ where substring(credentials for 11) <> %(prefix)s and (%(after)s::uuid is null or id > %(after)s)
+ order by id limit %(limit)s for update;
+
+-- name: replace_sealed_credentials
+-- Writes credentials that were sealed again.
+update connector set credentials = %(sealed)s where id = %(id)s;

@@ -36,6 +36,7 @@ _CONNECTION_ERRORS = (psycopg.DatabaseError, psycopg.InterfaceError, PoolTimeout
 # A row of items has three JSON columns: the standard library's parser takes a tenth of the time that a page of them costs.
 set_json_loads(pydantic_core.from_json)
 
+_RETIRED_KEY = "GM001"  # raised by refuse_retired_key
 _KEYWORDS: Any = {"autocommit": True, "application_name": "gristmill"}
 # Far above what a healthy system needs. Statements have no limit: those of compactions and deletions grow with a base.
 _LOCK_TIMEOUT = timedelta(minutes=1)
@@ -203,6 +204,11 @@ def _translate_error(error: Exception) -> DatabaseUnavailable | None:
     psycopg raises the error of a broken connection as `OperationalError` or, if libpq has put it into a result, which
     then has no SQLSTATE, as plain `DatabaseError`.
     """
+    if isinstance(error, psycopg.Error) and error.sqlstate == _RETIRED_KEY:
+        return DatabaseUnavailable(
+            "The sealing key was replaced at this moment. Try again; if that does not help, restart this process with the new key.",
+            code="sealing_key_replaced",
+        )
     is_lost = (type(error) is psycopg.DatabaseError and error.sqlstate is None) or isinstance(
         error, psycopg.errors.IdleInTransactionSessionTimeout
     )

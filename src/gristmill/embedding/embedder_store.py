@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 from gristmill.db import Tx
 from gristmill.embedding.store import queries
 from gristmill.identity import OrgId
+from gristmill.vault import ResealedRows, SealedRow, Vault
 
 EmbedderId = NewType("EmbedderId", UUID)
 
@@ -135,3 +136,18 @@ async def reset_default(tx: Tx, org: OrgId, name: str) -> None:
 async def default_name(tx: Tx, org: OrgId) -> str | None:
     """The name of the embedder that an organisation chose for its new bases."""
     return next(iter(await queries.values(tx, "default_embedder", org=org)), None)
+
+
+async def reseal_keys(tx: Tx, vault: Vault, after: UUID | None, limit: int) -> ResealedRows:
+    """Seal the next values by the vault's current key that another one sealed."""
+    rows = await queries.many(
+        tx, SealedRow, "old_sealed_embedder_keys", prefix=vault.prefix, after=after, limit=limit
+    )
+    unreadable = 0
+    for row in rows:
+        sealed = vault.reseal(row.sealed, key_purpose(EmbedderId(row.id)))
+        if sealed is None:
+            unreadable += 1
+        else:
+            await queries.run(tx, "replace_sealed_embedder_key", id=row.id, sealed=sealed)
+    return ResealedRows(rows[-1].id if rows else None, len(rows), unreadable)

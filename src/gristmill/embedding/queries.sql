@@ -101,3 +101,13 @@ delete from default_embedder where org_id = %(org)s and name = %(name)s;
 -- name: default_embedder
 -- The embedder that an organisation chose for its new bases.
 select name from default_embedder where org_id = %(org)s;
+
+-- name: old_sealed_embedder_keys
+-- Keys of embedders that are not sealed by the current key, in the order of their ids, locked.
+select id, api_key as sealed from embedder
+ where api_key is not null and substring(api_key for 11) <> %(prefix)s and (%(after)s::uuid is null or id > %(after)s)
+ order by id limit %(limit)s for update;
+
+-- name: replace_sealed_embedder_key
+-- Writes a key that was sealed again.
+update embedder set api_key = %(sealed)s where id = %(id)s;

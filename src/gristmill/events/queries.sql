@@ -184,3 +184,13 @@ select coalesce(extract(epoch from clock_now() - min(o.at)), 0)::float8 as lag_s
 -- name: is_sequencing_due
 -- Whether a webhook may be waiting for events that are not sequenced yet.
 select exists (select from outbox) and exists (select from webhook where status = 'active');
+
+-- name: old_sealed_webhook_secrets
+-- Secrets that are not sealed by the current key, in the order of their ids, locked.
+select id, secret as sealed from webhook
+ where substring(secret for 11) <> %(prefix)s and (%(after)s::uuid is null or id > %(after)s)
+ order by id limit %(limit)s for update;
+
+-- name: replace_sealed_webhook_secret
+-- Writes a secret that was sealed again.
+update webhook set secret = %(sealed)s where id = %(id)s;

@@ -15,6 +15,7 @@ from uuid import UUID
 from gristmill.db import Tx
 from gristmill.events.store import RecordedEvent, WebhookId, queries
 from gristmill.identity import OrgId
+from gristmill.vault import ResealedRows, SealedRow, Vault
 
 Status = Literal["active", "paused"]
 
@@ -187,3 +188,18 @@ async def resume_from(tx: Tx, webhook_id: WebhookId, cursor: int) -> None:
 async def lock_orphaned(tx: Tx, limit: int) -> list[WebhookId]:
     """Webhooks with something to deliver and no living job, locked; those that are locked elsewhere are skipped."""
     return await queries.values(tx, "lock_orphaned", limit=limit)
+
+
+async def reseal_secrets(tx: Tx, vault: Vault, after: UUID | None, limit: int) -> ResealedRows:
+    """Seal the next values by the vault's current key that another one sealed."""
+    rows = await queries.many(
+        tx, SealedRow, "old_sealed_webhook_secrets", prefix=vault.prefix, after=after, limit=limit
+    )
+    unreadable = 0
+    for row in rows:
+        sealed = vault.reseal(row.sealed, str(row.id))
+        if sealed is None:
+            unreadable += 1
+        else:
+            await queries.run(tx, "replace_sealed_webhook_secret", id=row.id, sealed=sealed)
+    return ResealedRows(rows[-1].id if rows else None, len(rows), unreadable)

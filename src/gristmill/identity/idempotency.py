@@ -20,6 +20,7 @@ from gristmill.db import Tx
 from gristmill.errors import Conflict
 from gristmill.identity.organisation import OrgId
 from gristmill.identity.store import queries
+from gristmill.vault import ResealedRows, Vault
 
 RENEW_INTERVAL = timedelta(seconds=4)
 CLAIM_EXPIRY = timedelta(seconds=15)
@@ -32,6 +33,11 @@ class RequestKey:
     org: OrgId
     caller: str
     key: str
+
+    @property
+    def vault_context(self) -> str:
+        """What the response is encrypted for."""
+        return f"{self.org}:{self.caller}:{self.key}"
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -94,3 +100,35 @@ async def save_response(
 async def release(tx: Tx, request_key: RequestKey, token: UUID) -> None:
     """running → (): nothing was committed, so the request may be sent again. A done request stays."""
     await queries.run(tx, "release_request", **request_key.parameters, token=token)
+
+
+@dataclass(frozen=True)
+class _SealedResponse:
+    org: OrgId
+    caller: str
+    key: str
+    sealed: bytes
+
+
+async def reseal_responses(tx: Tx, vault: Vault, after: RequestKey | None, limit: int) -> ResealedRows:
+    """Seal the next responses by the vault's current key that another one sealed."""
+    rows = await queries.many(
+        tx,
+        _SealedResponse,
+        "old_sealed_answers",
+        prefix=vault.prefix,
+        after_org=after and after.org,
+        after_caller=after and after.caller,
+        after_key=after and after.key,
+        limit=limit,
+    )
+    unreadable = 0
+    request_key = None
+    for row in rows:
+        request_key = RequestKey(row.org, row.caller, row.key)
+        sealed = vault.reseal(row.sealed, request_key.vault_context)
+        if sealed is None:
+            unreadable += 1
+        else:
+            await queries.run(tx, "replace_sealed_answer", **request_key.parameters, sealed=sealed)
+    return ResealedRows(request_key, len(rows), unreadable)

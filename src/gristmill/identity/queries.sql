@@ -150,3 +150,33 @@ delete from idempotency
 -- Deletes requests of more than a day ago, a few at a time.
 delete from idempotency where (org_id, caller, key) in (
     select org_id, caller, key from idempotency where at < clock_now() - interval '1 day' limit 20 for update skip locked);
+
+-- name: old_sealed_answers
+-- Responses that are not sealed by the current key, in the order of their requests, locked.
+select org_id as org, caller, key, answer as sealed from idempotency
+ where answer is not null and substring(answer for 11) <> %(prefix)s
+   and (%(after_org)s::uuid is null or (org_id, caller, key) > (%(after_org)s, %(after_caller)s, %(after_key)s))
+ order by org_id, caller, key limit %(limit)s for update;
+
+-- name: replace_sealed_answer
+-- Writes a response that was sealed again.
+update idempotency set answer = %(sealed)s where org_id = %(org)s and caller = %(caller)s and key = %(key)s;
+
+-- name: count_sealed_values
+-- The number of sealed values by table and key.
+select thing, key_id, count(*) as count from sealed_value group by thing, key_id order by thing, key_id;
+
+-- name: retire_sealing_keys
+-- Records that nothing is sealed by these keys any more, unless something is.
+insert into retired_sealing_key (id)
+select unnest(%(ids)s::bytea[]) where not exists (select from sealed_value where key_id = any (%(ids)s))
+on conflict (id) do update set retired_at = clock_now()
+returning id;
+
+-- name: restore_sealing_keys
+-- These keys are in use: they are not retired.
+delete from retired_sealing_key where id = any (%(ids)s);
+
+-- name: lock_sealed_tables
+-- Waits for the writers of sealed values, and keeps new ones out until the transaction ends.
+select lock_sealed_tables();

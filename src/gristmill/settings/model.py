@@ -105,7 +105,11 @@ class Settings(BaseSettings):
     )
     secret_key: SecretStr | None = Field(
         default=None,
-        description="Key that encrypts the secrets of webhooks and connectors: 32 bytes in base64; by default read from `secret.key` in the data dir.",
+        description="Keys that encrypt stored secrets, 32 bytes in base64 each, separated by commas: the first encrypts, all of them decrypt. By default the lines of `secret.key` in the data dir.",
+    )
+    secret_key_file: AbsolutePath | None = Field(
+        default=None,
+        description="File with such keys, one per line, which is read again when it changes; instead of `secret_key`.",
     )
     require_key: bool = Field(
         default=False,

@@ -73,3 +73,11 @@ create table idempotency (
     primary key (org_id, caller, key)
 );
 create index idempotency_at on idempotency (at);
+
+-- owner: identity
+-- Sealing keys that sealed nothing any more when they were dropped. A process that still seals with one is refused, so that no
+-- secret is lost with its key.
+create table retired_sealing_key (
+    id              bytea primary key,          -- the id that sealed values begin with; the key can't be computed from it
+    retired_at      timestamptz not null default clock_now()
+);

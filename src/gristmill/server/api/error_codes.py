@@ -172,6 +172,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
         "blob_store_unavailable",
         "chat_unavailable",
         "database_busy",
+        "sealing_key_replaced",
         "database_unavailable",
         "disk_full",
         "embedder_bad_answer",

@@ -72,7 +72,7 @@ class IdempotencyHandler:
             await clock.cancel_tasks([renewal])
             async with self._db.connection() as tx:
                 if response.is_storable:
-                    encrypted = self._vault.seal(response.serialised, _vault_context(request_key))
+                    encrypted = self._vault.seal(response.serialised, request_key.vault_context)
                     await idempotency.save_response(tx, request_key, claim, response.status, encrypted)
                 else:
                     await idempotency.release(tx, request_key, claim)
@@ -101,7 +101,7 @@ class IdempotencyHandler:
                 "This request was executed, but its response was lost. Check the result before you send a new request.",
                 code="idempotency_answer_lost",
             )
-        payload = json.loads(self._vault.open(stored.answer, _vault_context(request_key)))
+        payload = json.loads(self._vault.open(stored.answer, request_key.vault_context))
         response = Response(base64.b64decode(payload["body"]), stored.status)
         response.init_headers({**payload["headers"], "idempotency-replayed": "true"})
         return response
@@ -191,7 +191,3 @@ def _fingerprint(scope: Scope, headers: Headers, body: bytes) -> bytes:
         digest.update(part.encode() + b"\0")
     digest.update(body)
     return digest.digest()
-
-
-def _vault_context(request_key: RequestKey) -> str:
-    return f"{request_key.org}:{request_key.caller}:{request_key.key}"

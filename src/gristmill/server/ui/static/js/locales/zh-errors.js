@@ -274,6 +274,7 @@ export const errors = {
   response_too_large: "响应过大，请检查该地址。",
   // the database while it runs
   database_busy: "数据库繁忙，请重试。",
+  sealing_key_replaced: "加密密钥刚刚更换，请重试；如仍失败，请使用新密钥重启该进程。",
   database_unavailable: "数据库暂不可用，请稍后再试。",
   disk_full: "磁盘已满，请释放空间，之后会自动继续。",
   // why an item is not among the hits
