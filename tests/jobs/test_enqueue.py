@@ -6,6 +6,7 @@ from datetime import timedelta
 from gristmill import jobs
 from gristmill.db import Database
 from gristmill.jobs import NewJob, store
+from tests.database_clock import DatabaseClock
 from tests.jobs.sample_work import Keyed, Plain
 from tests.jobs.test_pools import new_worker
 from tests.jobs.test_store import claim
@@ -51,4 +52,26 @@ async def test_a_job_goes_back_to_its_lane_while_its_key_is_enqueued_there(db: D
         await wait_until(lambda: is_waiting(db))
         (enqueued,) = await jobs.enqueue(tx, NewJob(Keyed("a"), "a"))
     await ended(other)
+    assert not enqueued.created
+
+
+async def test_a_delayed_job_is_queued_while_its_key_is_enqueued_in_a_lane_that_slept(
+    db: Database, clock: DatabaseClock
+) -> None:
+    """The tick locks lanes first, too."""
+    async with db.transaction() as tx:
+        await jobs.enqueue(tx, NewJob(Keyed("a"), "a", delay=timedelta(seconds=5)))
+        await tx.execute("insert into lane (lane, busy) values ('a', false)")
+    await clock.advance(timedelta(seconds=6))
+
+    async def tick() -> int:
+        async with db.transaction() as tx:
+            return (await store.tick(tx)).promoted
+
+    async with db.transaction() as tx:
+        await tx.execute("update lane set busy = true where lane = 'a'")
+        other = asyncio.create_task(tick())
+        await wait_until(lambda: is_waiting(db))
+        (enqueued,) = await jobs.enqueue(tx, NewJob(Keyed("a"), "a"))
+    assert await ended(other) == 1
     assert not enqueued.created
