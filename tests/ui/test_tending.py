@@ -97,7 +97,7 @@ def test_a_deletion_is_undone_or_sent_when_the_page_is_left(page: Page, ui_url: 
 
 def test_thousands_are_selected_sorted_and_deleted(page: Page, ui_url: str, api: ApiHelper) -> None:
     """A range over rows that were never visible, and all that a filter matches; the order of any column stays in the address."""
-    base = api.create_base("Many")
+    base = api.create_base("Hundreds")
     notes = [{"type": "note", "title": f"log {n:04}", "content": f"rye {n}"} for n in range(600)]
     api.http.post(
         f"/api/knowledge-bases/{base}/items", json={"items": [*notes, {"type": "folder", "title": "a shelf"}]}
