@@ -79,7 +79,9 @@ def backed_up(installation: Installation, tmp_path: Path) -> Installation:
     with run_serve(installation.env, log=tmp_path / "log") as server:
         upload(server, create_base(server), "rye.md", b"Rye by the sack.")
         assert server.stop() == 0
-    assert installation.run("backup", str(installation.backups))["blobs"] == 1
+    report = installation.run("backup", str(installation.backups))
+    assert isinstance(report, dict), report
+    assert report["blobs"] == 1
     return installation
 
 
