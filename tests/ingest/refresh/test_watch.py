@@ -49,7 +49,8 @@ async def add_watched(http: httpx.AsyncClient, folder: Path) -> tuple[str, str]:
 
     async def is_compared() -> bool:
         freshness = (await http.get(f"/api/knowledge-items/{root}")).json()["freshness"]
-        return freshness["watch"]["state"] == "watching" and freshness["checkedAt"] is not None
+        is_watched = freshness["watch"]["state"] == "watching" and freshness["checkedAt"] is not None
+        return is_watched and not await unfinished_jobs(http, "refresh_container")
 
     await wait_until(is_compared)
     return base, root
@@ -105,6 +106,15 @@ async def test_saved_moved_and_deleted_files_follow_without_a_listing(
         "not_watchable",
     )
     await assert_healthy(watching)
+
+
+async def unfinished_jobs(http: httpx.AsyncClient, kind: str) -> list[dict[str, Any]]:
+    """The jobs of this kind that wait or run."""
+    jobs = [
+        (await http.get("/api/jobs", params={"kind": kind, "state": state})).json()["items"]
+        for state in ("queued", "delayed", "running")
+    ]
+    return [job for of_state in jobs for job in of_state]
 
 
 async def count_jobs(http: httpx.AsyncClient, kind: str) -> int:
