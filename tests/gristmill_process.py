@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from tests import process_template
+from tests import process_template, reverse_proxy, signed_in_browsers
 from tests.process_template import Process
 
 _READY = re.compile(r"ready at (http://\S+)")
@@ -24,10 +24,12 @@ class ServeProcess:
 
     process: Process
     url: str
+    key: str | None = None  # of an admin, if it is behind a proxy: there is no local user then
 
     def client(self) -> httpx.Client:
         """A client of its API."""
-        return httpx.Client(base_url=self.url, timeout=30, trust_env=False, verify=False)
+        headers = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=30, trust_env=False, verify=False)
 
     def kill(self) -> None:
         """kill -9, and see it gone."""
@@ -50,7 +52,31 @@ def environment(data_dir: Path, cache_dir: Path, **settings: str) -> dict[str, s
 
 @contextmanager
 def run_serve(env: Mapping[str, str], *, log: Path, port: str = "0") -> Generator[ServeProcess]:
-    """`gristmill serve` on a free port, or this one, ready; killed at the end if it still runs. Its log goes to `log`."""
+    """`gristmill serve` on a free port, or this one, ready; killed at the end if it still runs. Its log goes to `log`. With
+    BEHIND_NGINX=1, nginx has this port and forwards to it."""
+    if not reverse_proxy.BEHIND_NGINX:
+        with _run_server(env, log=log, port=port) as server:
+            yield server
+        return
+    # Requests through a proxy have a key, and may read no other paths.
+    with (
+        _run_server({"GRISTMILL_ALLOWED_PATHS": '["/"]', **env}, log=log) as server,
+        reverse_proxy.run_nginx(server.url, int(port)) as url,
+        signed_in_browsers.share(url, key := _create_admin_key(server)),
+    ):
+        os.environ["SSL_CERT_FILE"] = str(reverse_proxy.certificate().path)  # for our own client
+        yield ServeProcess(server.process, url, key)
+
+
+def _create_admin_key(server: ServeProcess) -> str | None:
+    """The secret of a new admin key, if the server has a local user who may create it."""
+    with server.client() as client:
+        response = client.post("/api/api-keys", json={"name": "behind nginx", "role": "admin"})
+    return response.json()["key"] if response.status_code == 201 else None
+
+
+@contextmanager
+def _run_server(env: Mapping[str, str], *, log: Path, port: str = "0") -> Generator[ServeProcess]:
     with log.open("a") as stderr:
         process = process_template.start(["gristmill", "serve", "--port", port], env, stderr=stderr)
     assert process.stdout is not None

@@ -20,7 +20,7 @@ def test_a_program_adds_waits_searches_reads_rebuilds_and_deletes(
     (folder / "grain.txt").write_text("Boats bring our grain on Tuesdays.")
     (tmp_path / "letter.txt").write_text("Dear miller, the wheel is broken.")
     env = environment(data_dir, cache_dir, database_url=database_url)
-    with run_serve(env, log=tmp_path / "log") as server, Client(server.url) as mill:
+    with run_serve(env, log=tmp_path / "log") as server, Client(server.url, server.key) as mill:
         base = mill.base_named("mill", create=True)["id"]
         folder_items = mill.add(base, [{"type": "directory", "path": str(folder)}])["created"]
         uploaded_items = mill.upload(base, [tmp_path / "letter.txt"])["created"]

@@ -26,6 +26,7 @@ COMPUTED = {
     "embedders": "none",
     "allowed_hosts": "none",
     "allowed_paths": "none",
+    "trusted_proxies": "loopback",
     "processors": "none",
 }
 WORDS = {

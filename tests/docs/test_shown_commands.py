@@ -42,6 +42,10 @@ NOT_RUN = {
     "cp deploy/": "changes the machine",
     "systemctl": "changes the machine",
     'echo "POSTGRES_PASSWORD': "changes the checkout",
+    'echo "OBJECTS_PASSWORD': "changes the checkout",
+    'echo "GRISTMILL_SECRET_KEY': "changes the checkout",
+    "kubectl": "there is no cluster where the tests run",
+    "nginx -t": "tests/server/test_reverse_proxy.py runs the recipe",
     "docker compose": "there is no container engine where the tests run",
 }
 RUN = (

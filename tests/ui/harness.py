@@ -22,6 +22,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, W
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from tests import reverse_proxy, signed_in_browsers
 from tests.conftest import TEMPLATE
 from tests.embedding import endpoint
 from tests.embedding.endpoint import Endpoint
@@ -96,7 +97,10 @@ def profile(
     """A fresh profile. It collects the errors of its pages, also policy violations. Network errors are ignored: tests cause
     them on purpose."""
     context = browser.new_context(
-        viewport={"width": size[0], "height": size[1]}, color_scheme=theme, locale=language
+        viewport={"width": size[0], "height": size[1]},
+        color_scheme=theme,
+        locale=language,
+        ignore_https_errors=reverse_proxy.BEHIND_NGINX,
     )
     context.set_default_timeout(20_000)
     tabs = Tabs(context)
@@ -111,7 +115,8 @@ def profile(
     context.on("console", record_console_error)
     context.on("weberror", record_page_error)
     try:
-        yield tabs
+        with signed_in_browsers.sign_in(context):
+            yield tabs
     finally:
         context.close()
 

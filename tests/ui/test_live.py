@@ -118,7 +118,7 @@ def test_a_visitor_without_a_key_signs_in_and_returns_to_the_page(
     page.goto(f"{url}/settings/general")
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", name="Sign in to Gristmill")).to_be_visible()
-    assert httpx.get(f"{url}/api/session", trust_env=False).status_code == 401
+    assert httpx.get(f"{url}/api/session", trust_env=False, verify=False).status_code == 401
 
 
 def test_pages_without_access_to_the_stream_poll(page: Page, keyed_server: tuple[str, str, str]) -> None:
@@ -134,6 +134,7 @@ def test_pages_without_access_to_the_stream_poll(page: Page, keyed_server: tuple
         json={"name": "new here", "acl": ["org:*"]},
         headers=headers,
         trust_env=False,
+        verify=False,
     )
     assert response.status_code == 201
     expect(page.get_by_role("link", name="new here").first).to_be_visible()

@@ -20,7 +20,7 @@ select %s, 'file', 'sheaf-' || lpad(n::text, 6, '0'), 'failed', '{"name": "x"}',
 def test_only_the_visible_rows_of_a_large_tree_are_in_the_document(
     page: Page, ui_url: str, api: ApiHelper, ui_setup: ServerSetup
 ) -> None:
-    base = api.create_base("Many")
+    base = api.create_base("Many rows")
     with psycopg.connect(ui_setup.env["GRISTMILL_DATABASE_URL"], autocommit=True) as database:
         database.execute(_FILL, (base, _ITEM_COUNT))
     page.goto(f"{ui_url}/b/{base}")

@@ -85,7 +85,7 @@ async def _serve_requests(
         await _require_admin_key(mill)
         await stack.enter_async_context(mcp.mount(mill.api))
         await stack.enter_async_context(_publish_metrics(mill))
-        server = _create_server(mill.api)
+        server = _create_server(mill.api, settings)
         stop = _stop_on_signals()
         serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
         await server.ready.wait()
@@ -129,7 +129,9 @@ async def work(settings: Settings, announce: Callable[[str], None]) -> None:
                 await _wait_until_stopped(stop, mill.worker)
                 return
             probe_settings = settings.model_copy(update={"host": settings.worker_host})
-            server = _create_server(api.create_probes(replace(mill.context, settings=probe_settings)))
+            server = _create_server(
+                api.create_probes(replace(mill.context, settings=probe_settings)), settings
+            )
             serving = asyncio.create_task(server.serve(sockets=[listener]), name="probes")
             await server.ready.wait()
             announce(f"http://{_url_host(settings.worker_host)}:{listener.getsockname()[1]}")
@@ -138,7 +140,7 @@ async def work(settings: Settings, announce: Callable[[str], None]) -> None:
             await serving
 
 
-def _create_server(application: FastAPI) -> "Server":
+def _create_server(application: FastAPI, settings: Settings) -> "Server":
     return Server(
         uvicorn.Config(
             application,
@@ -147,6 +149,7 @@ def _create_server(application: FastAPI) -> "Server":
             log_config=None,
             lifespan="off",
             access_log=False,
+            forwarded_allow_ips=list(settings.trusted_proxies),
             timeout_graceful_shutdown=5,
         )
     )

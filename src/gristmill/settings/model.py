@@ -14,7 +14,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from gristmill.settings.services import Duration, EmbedderSettings, ProcessorSettings
+from gristmill.settings.services import Duration, EmbedderSettings, IpNetwork, ProcessorSettings
 from gristmill.settings.toml_file import read_config_file
 
 ENV_PREFIX = "GRISTMILL_"
@@ -118,6 +118,10 @@ class Settings(BaseSettings):
     allowed_hosts: list[str] = Field(
         default_factory=list,
         description="Host names that the server accepts besides loopback; any host name, if the list is empty.",
+    )
+    trusted_proxies: list[IpNetwork] = Field(
+        default_factory=lambda: ["127.0.0.1", "::1"],
+        description="Addresses or networks of reverse proxies, which `X-Forwarded-For` and `X-Forwarded-Proto` are believed from.",
     )
     allowed_paths: list[AbsolutePath] = Field(
         default_factory=list,

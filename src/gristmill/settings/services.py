@@ -1,9 +1,10 @@
 """The settings of services that Gristmill calls: embedders and file processors."""
 
+import ipaddress
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 
 def _parse_seconds(value: object) -> object:
@@ -12,6 +13,17 @@ def _parse_seconds(value: object) -> object:
 
 # A number of seconds, also as a string from the environment; or ISO 8601, as in PT15S.
 Duration = Annotated[timedelta, BeforeValidator(_parse_seconds)]
+
+
+def _check_network(network: str) -> str:
+    try:
+        ipaddress.ip_network(network)
+    except ValueError:
+        raise ValueError("must be an address or a network, e.g. 10.0.0.7 or 10.0.0.0/8") from None
+    return network
+
+
+IpNetwork = Annotated[str, AfterValidator(_check_network)]
 
 
 class EmbedderSettings(BaseModel):

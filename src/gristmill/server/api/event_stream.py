@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from datetime import timedelta
 
 from fastapi.responses import StreamingResponse
@@ -14,9 +15,13 @@ log = logging.getLogger(__name__)
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events."""
+    """Server-sent events. nginx passes them on at once, even if it buffers other responses."""
 
     media_type = "text/event-stream"
+
+    def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
+        """Set the headers."""
+        super().init_headers({**(headers or {}), "X-Accel-Buffering": "no"})
 
     async def stream_response(self, send: Send) -> None:
         """Send until the stream ends or the client stops reading."""

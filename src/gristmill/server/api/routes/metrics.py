@@ -2,6 +2,7 @@
 
     counted in each process                requests, searches, streams, pipeline stages, batches, waits
     read from the database at each scrape  jobs by lane, event lag, webhooks behind, event streams, index tasks
+    checked at each scrape                 what the process depends on, as `/readyz` does
     read at most every five minutes        invariant violations (`telemetry/server_metrics.py`)
 
 What several processes of one `gristmill serve` counted is shown together, with the label `process`. Lanes of the local organisation have their own label; the lanes of all other organisations share the label `other`.
@@ -55,6 +56,14 @@ async def metrics(context: CurrentContext) -> Response:
         "Age of the oldest change that the search engine has yet to learn.",
         registry=live_registry,
     )
+    ready_gauge = Gauge(
+        "gristmill_ready",
+        "Whether a check of /readyz passed: 1 or 0.",
+        ["check"],
+        registry=live_registry,
+    )
+    for check in await context.readiness.run_checks():
+        ready_gauge.labels(check.name).set(check.ok)
     async with context.db.connection() as tx:
         counts = await index_tasks.counts(tx)
         for count in counts:
