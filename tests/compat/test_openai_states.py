@@ -17,6 +17,7 @@ from tests.embedding import endpoint
 from tests.embedding.hashed import HashedEmbedder
 from tests.serve_api import serve_api
 from tests.server.clients import new_key
+from tests.sources import site
 from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.slow
@@ -97,7 +98,7 @@ async def test_the_async_client_uploads_polls_searches_and_deletes(client: opena
 async def test_pages_can_be_read_from_both_sides(client: openai.AsyncOpenAI) -> None:
     store = await client.vector_stores.create(name="pages")
     ids = await upload(client, 5)
-    await client.vector_stores.file_batches.create_and_poll(store.id, file_ids=ids)
+    batch = await client.vector_stores.file_batches.create_and_poll(store.id, file_ids=ids)
     down = await client.vector_stores.files.list(store.id, limit=2)
     assert ([file.id for file in down.data], down.has_more) == (ids[:2:-1], True)
     rest = await client.vector_stores.files.list(store.id, limit=5, after=down.data[-1].id)
@@ -108,8 +109,33 @@ async def test_pages_can_be_read_from_both_sides(client: openai.AsyncOpenAI) -> 
     assert ([file.id for file in up.data], up.has_more) == ([ids[0]], False)
     between = await client.vector_stores.files.list(store.id, order="asc", after=ids[0], before=ids[3])
     assert [file.id for file in between.data] == ids[1:3]
+    await client.vector_stores.files.delete(ids[3], vector_store_id=store.id)
+    await client.files.delete(ids[1])
+    for order, after, left in (
+        ("desc", ids[3], [ids[2], ids[0]]),
+        ("asc", ids[1], [ids[2], ids[4]]),
+        ("desc", ids[1], [ids[0]]),
+    ):
+        page = await client.vector_stores.files.list(store.id, order=order, after=after)
+        assert [file.id for file in page.data] == left, "a file that was deleted still says where to go on"
+    assert [file.id for file in (await client.files.list(after=ids[1])).data] == [ids[0]]
+    page = await client.vector_stores.file_batches.list_files(
+        batch.id, vector_store_id=store.id, after=ids[3]
+    )
+    assert [file.id for file in page.data] == [ids[2], ids[0]]
     with pytest.raises(openai.BadRequestError):
         await client.vector_stores.files.list(store.id, after="nonsense")
+    for request in (
+        client.vector_stores.retrieve(f"vs_{'0' * 32}"),
+        client.vector_stores.files.list(f"vs_{'0' * 32}"),
+        client.vector_stores.search(f"vs_{'0' * 32}", query="flour"),
+    ):
+        with pytest.raises(openai.NotFoundError) as missing:
+            await request
+        assert f"There is no vector store 'vs_{'0' * 32}'." in missing.value.message
+    with pytest.raises(openai.NotFoundError) as missing:
+        await client.vector_stores.files.retrieve(ids[1], vector_store_id=store.id)
+    assert f"There is no file {ids[1]}." in missing.value.message
     with pytest.raises(openai.BadRequestError):
         await client.vector_stores.files.list(store.id, limit=101)
 
@@ -178,6 +204,48 @@ async def test_polling_ends_while_the_embedder_is_down_and_the_file_is_indexed_a
         await wait_until(is_completed, every=0.1)
         batch = await client.vector_stores.file_batches.retrieve(batch.id, vector_store_id=store)
         assert (batch.status, batch.file_counts.completed) == ("completed", 1)
+
+
+async def test_polling_ends_while_every_attempt_fails_and_the_file_is_indexed_after_it(
+    settings: Settings, clock: DatabaseClock
+) -> None:
+    """A page of a site that is busy for an hour: after ten minutes it counts as failed, though a worker runs."""
+    with site.serve() as pages:
+        address = pages.add_page("/flour.txt", "busy", 503, Retry_After="3600")
+        settings = settings.model_copy(update={"allow_private_addresses": True})
+        embedders = {"hashed": HashedEmbedder()}
+        async with (
+            app.gristmill(settings, work=True, extra_embedders=embedders) as mill,
+            serve_api(mill) as url,
+            async_client(url) as client,
+            httpx.AsyncClient(base_url=url) as http,
+        ):
+            base = await make_base(http, "pages")
+            (item,) = (await add_items(http, base, {"type": "url", "url": address}))["created"]
+            store, file_id = f"vs_{base.replace('-', '')}", f"file-{item['id'].replace('-', '')}"
+
+            async def is_delayed() -> bool:
+                async with mill.db.connection() as tx:
+                    found = await tx.execute("select from job where state = 'delayed' and errors <> '[]'")
+                    return await found.fetchone() is not None
+
+            await wait_until(is_delayed, every=0.1)
+            file = await client.vector_stores.files.retrieve(file_id, vector_store_id=store)
+            assert file.status == "in_progress", "the next attempt may go well"
+            await clock.advance(timedelta(minutes=11))
+
+            async def is_worker_alive() -> bool:
+                async with mill.db.connection() as tx:
+                    found = await tx.execute("select from worker where heartbeat_at = clock_now()")
+                    return await found.fetchone() is not None
+
+            await wait_until(is_worker_alive, every=0.1)
+            file = await client.vector_stores.files.retrieve(file_id, vector_store_id=store)
+            assert file.last_error is not None
+            assert (file.status, "503" in file.last_error.message) == ("failed", True), file.last_error
+            pages.add_page("/flour.txt", "Rye flour.", Content_Type="text/plain")
+            await clock.advance(timedelta(minutes=50))
+            await wait_until_completed(client, store, file_id)
 
 
 async def test_polling_ends_if_no_worker_runs(

@@ -33,7 +33,7 @@ from gristmill.answers.model import (
 )
 from gristmill.answers.prompt import REFUSAL, build_messages
 from gristmill.errors import Conflict
-from gristmill.search import DOUBTFUL_SCORE, Hit, Searcher, SearchRequest, Target
+from gristmill.search import DOUBTFUL_SCORE, Hit, Searcher, SearchRequest, SkippedSearch, Target
 
 PASSAGES = 8
 _MAX_EARLIER = 2_000  # characters of the message before a follow-up
@@ -61,9 +61,9 @@ class Asker:
         """Answer the query of `request`, as its viewer sees the targets. `conversation` has the messages before it. First the passages,
         then the text in parts, then the end."""
         model = self.require_model()
-        hits = await self._find_hits(targets, request, conversation)
+        hits, skipped = await self._find_hits(targets, request, conversation)
         passages = [Passage(number, hit) for number, hit in enumerate(hits, 1)]
-        yield Retrieved(passages)
+        yield Retrieved(passages, skipped)
         if not passages:
             yield AnswerText(REFUSAL)
             yield AnswerEnd(REFUSAL, [], is_refusal=True, usage=TokenUsage(0, 0))
@@ -89,9 +89,9 @@ class Asker:
 
     async def _find_hits(
         self, targets: Sequence[Target], request: SearchRequest, conversation: Sequence[ChatMessage]
-    ) -> list[Hit]:
+    ) -> tuple[list[Hit], list[SkippedSearch]]:
         """What fits the question, by itself or as a follow-up; if nothing does, what may fit. If one hit of a search fits, the others
-        may add to it."""
+        may add to it. And what could not be searched."""
         queries = [request.query]
         if earlier := [message.content for message in conversation if message.role == "user"][-1:]:
             queries.append(f"{earlier[0][:_MAX_EARLIER]}\n{request.query}")
@@ -106,4 +106,5 @@ class Asker:
             chosen = [result for result in results if (result.best_score or 0.0) >= DOUBTFUL_SCORE]
         turns = zip_longest(*(result.hits for result in chosen))
         hits = {hit.chunk_id: hit for turn in turns for hit in turn if hit is not None}
-        return list(hits.values())[: request.limit]
+        skipped = {each.base_id: each for result in results for each in result.skipped}
+        return list(hits.values())[: request.limit], list(skipped.values())

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from gristmill.search import Hit
+from gristmill.search import Hit, SkippedSearch
 
 Role: TypeAlias = Literal["system", "user", "assistant"]
 
@@ -43,9 +43,11 @@ class Citation:
 
 @dataclass(frozen=True)
 class Retrieved:
-    """What was found, before the model is asked. Without passages nothing fits the question, and the model is not asked."""
+    """What was found, before the model is asked, and what could not be searched. Without passages nothing fits the question,
+    and the model is not asked."""
 
     passages: Sequence[Passage]
+    skipped: Sequence[SkippedSearch] = ()
 
 
 @dataclass(frozen=True)

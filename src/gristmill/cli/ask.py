@@ -29,6 +29,8 @@ async def ask(session: ClientSession, out: Console, base: str, question: str, *,
             out.print()
         for citation in answer["citations"]:
             out.print(_citation_line(citation), soft_wrap=not out.is_terminal)
+        for skipped in answer["skipped"]:
+            out.print(Text(skipped["message"], "dim"), soft_wrap=not out.is_terminal)
     return 0 if answer["answered"] else 1
 
 

@@ -85,10 +85,11 @@ def _explanation(hit: Mapping[str, Any]) -> str:
 
 
 def _changes(response: dict[str, Any]) -> list[str]:
-    """What was changed about the query, for people."""
+    """What was skipped, and what was changed about the query, for people."""
     best = response["bestScore"]
     unfit = best is not None and not response["fits"]
-    lines = [f"Nothing fits this query well: the best score is {best:.2f}."] if unfit else []
+    lines = [skipped["message"] for skipped in response["skipped"]]
+    lines += [f"Nothing fits this query well: the best score is {best:.2f}."] if unfit else []
     lines += [f"Nothing contains “{phrase}”. Searched for its words." for phrase in response["relaxed"]]
     return lines + [
         f"Nothing contains “{correction['word']}”. Searched for “{correction['replacement']}”."

@@ -96,13 +96,25 @@ class Correction(TypedDict):
     replacement: str
 
 
+class SkippedBase(TypedDict):
+    """A base that was searched by words only (`leg` is `vector`) or not at all (`both`), and why."""
+
+    baseId: str
+    baseName: str
+    leg: str
+    error: Json
+    message: str
+
+
 class Answer(TypedDict):
     """Hits, best first. `fits` is false if none of them reaches the threshold, `bestScore` is the highest score seen. `relaxed`
-    has the quoted phrases that nothing contains: their words were searched for instead."""
+    has the quoted phrases that nothing contains: their words were searched for instead. `skipped` has what could not be
+    searched."""
 
     hits: list[Hit]
     fits: bool
     bestScore: float | None
     relaxed: list[str]
     corrected: list[Correction]
+    skipped: list[SkippedBase]
     tookMs: float

@@ -13,7 +13,8 @@ in use, and returns the rest when idle. The portion of a process that dies expir
 buckets refill with time. The provider chooses the pause; the database's clock measures it.
 
 A request that fails with a transient error is retried here as long as all waits together stay within `patience`. After
-that the caller gets `EmbedderPaused`, which says when to retry. Queries have little patience and never wait for documents.
+that the caller gets `EmbedderPaused`, which says when to retry. Queries have little patience and never wait for documents;
+one that timed out is not sent again.
 When the database is unreachable, `DatabaseUnavailable` is raised and no request is sent.
 """
 
@@ -119,7 +120,8 @@ class Governor:
                 if error.code == "embedder_closed" or isinstance(error, BadAnswer):
                     raise
                 pause = await self._pause_provider(error)
-                if pause > patience:
+                has_taken_too_long = query and error.code == "embedder_timeout"
+                if pause > patience or has_taken_too_long:
                     raise _pause_error(error.message, pause, error.code) from error
             else:
                 self._unsaved_successes += 1

@@ -26,6 +26,7 @@ import contextlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any, NoReturn, cast
 
 import httpx
@@ -45,6 +46,7 @@ from gristmill.settings import EmbedderSettings
 TOKEN_RESERVE = 0.75
 
 _MIN_TOKENS = 16
+_QUERY_TIMEOUT = timedelta(seconds=15)  # a person waits for it
 _SAMPLE = "The miller sharpens the stones every spring."
 # A number takes at most 25 characters of JSON; the rest allows for servers that send more fields.
 _BYTES_PER_NUMBER = 40
@@ -157,23 +159,23 @@ class OpenAIEmbedder:
 
     async def _embed_batch(self, texts: list[str], *, query: bool = False) -> Vectors:
         if self._governor is None:
-            return await self._request(texts)
+            return await self._request(texts, query)
         must_count = self._governor.limits.tokens_per_minute is not None
         tokens = await asyncio.to_thread(self._tokens, texts) if must_count else 0
-        return await self._governor.run(lambda: self._request(texts), tokens=tokens, query=query)
+        return await self._governor.run(lambda: self._request(texts, query), tokens=tokens, query=query)
 
     def _tokens(self, texts: list[str]) -> int:
         return sum(map(len, self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)))
 
-    async def _request(self, texts: Sequence[str]) -> Vectors:
-        return self._vectors(await self._send(texts), len(texts))
+    async def _request(self, texts: Sequence[str], query: bool) -> Vectors:
+        return self._vectors(await self._send(texts, query=query), len(texts))
 
-    async def _send(self, texts: Sequence[str]) -> bytes:
+    async def _send(self, texts: Sequence[str], *, query: bool = False) -> bytes:
         if self._closed:
             raise Transient("The embedder was closed; this process is stopping.", code="embedder_closed")
-        limit = self._settings.timeout
+        limit = min(self._settings.timeout, _QUERY_TIMEOUT) if query else self._settings.timeout
         if self._client is None:
-            self._client = net.client(allow_private=self._allow_private, timeout=limit)
+            self._client = net.client(allow_private=self._allow_private, timeout=self._settings.timeout)
         try:
             # httpx limits each single wait of a request; a server that sends byte by byte would never time out.
             async with (

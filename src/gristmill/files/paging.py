@@ -10,7 +10,8 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class Place:
-    """Which part of a list is wanted: `limit` objects after one, or those just before one, in this order of their ids."""
+    """Which part of a list is wanted: `limit` objects after one, or those just before one, in this order of their ids. They need not exist any
+    more."""
 
     limit: int
     order: Literal["asc", "desc"] = "desc"

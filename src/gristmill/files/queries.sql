@@ -126,27 +126,28 @@ select b.* from ((
  order by case when %(down)s then b.id end desc, b.id;
 
 -- name: page_documents
--- Documents of a base that principals see, up or down from a place: all, those of a status, those of a batch.
+-- Documents of a base that principals see, up or down from the id of a file, which may be gone: all, those of a status, those of a
+-- batch. In the order of the files' ids, so that a place is known without a look at the file.
 select r.*, item_file_status(r.id, r.status, r.error_code, base_is_paused(%(base)s)) as file_status from ((
     select i.id from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
      where %(down)s and i.base_id = %(base)s and not i.is_container and i.status <> 'deleting'
-       and (%(below)s::uuid is null or i.id < %(below)s) and (%(above)s::uuid is null or i.id > %(above)s)
+       and (%(below)s::uuid is null or coalesce(i.file_id, i.id) < %(below)s) and (%(above)s::uuid is null or coalesce(i.file_id, i.id) > %(above)s)
        and item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl)
        and (%(status)s::text is null or item_file_status(i.id, i.status, i.error_code, base_is_paused(%(base)s)) = %(status)s)
        and (%(batch)s::uuid is null or exists (
             select from file_batch_item m where m.batch_id = %(batch)s and m.item_id = i.id))
-     order by i.id desc limit %(limit)s)
+     order by coalesce(i.file_id, i.id) desc limit %(limit)s)
     union all (
     select i.id from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
      where not %(down)s and i.base_id = %(base)s and not i.is_container and i.status <> 'deleting'
-       and (%(below)s::uuid is null or i.id < %(below)s) and (%(above)s::uuid is null or i.id > %(above)s)
+       and (%(below)s::uuid is null or coalesce(i.file_id, i.id) < %(below)s) and (%(above)s::uuid is null or coalesce(i.file_id, i.id) > %(above)s)
        and item_is_visible(%(principals)s::text[], i.acl_from, o.acl, b.acl)
        and (%(status)s::text is null or item_file_status(i.id, i.status, i.error_code, base_is_paused(%(base)s)) = %(status)s)
        and (%(batch)s::uuid is null or exists (
             select from file_batch_item m where m.batch_id = %(batch)s and m.item_id = i.id))
-     order by i.id limit %(limit)s)) c
+     order by coalesce(i.file_id, i.id) limit %(limit)s)) c
   join item_row r on r.id = c.id
- order by case when %(down)s then r.id end desc, r.id;
+ order by case when %(down)s then coalesce(r.file_id, r.id) end desc, coalesce(r.file_id, r.id);
 
 -- name: find_document
 -- A document of a base that principals see, by the id of the file that it was made from, or by its own.

@@ -17,6 +17,7 @@ from gristmill.search.model import (
     Mode,
     SearchAnswer,
     SearchRequest,
+    SkippedSearch,
     Target,
     WordCorrection,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "SearchAnswer",
     "SearchRequest",
     "Searcher",
+    "SkippedSearch",
     "Target",
     "WhyNot",
     "WordCorrection",

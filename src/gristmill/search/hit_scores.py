@@ -10,7 +10,7 @@ from gristmill.search.language_detection import detect_language
 from gristmill.search.languages import certain_language, name_language
 from gristmill.search.leg_weights import weights_for_languages
 from gristmill.search.lexer import is_mostly_cjk, split_words
-from gristmill.search.model import Hit, HitExplanation, SearchRequest, Target
+from gristmill.search.model import Hit, HitExplanation, SearchRequest, SkippedSearch, Target
 from gristmill.search.query_syntax import without_syntax
 from gristmill.search.relevance import Evidence
 from gristmill.search.segment import ChunkText
@@ -29,6 +29,7 @@ class BaseResults:
     legs: fuse.LegResults
     keyword: KeywordAnswer
     scale: SimilarityScale | None = None  # of the vector scores; None if they say nothing about a hit
+    skipped: SkippedSearch | None = None
 
 
 @dataclass(frozen=True)

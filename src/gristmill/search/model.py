@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import UUID
 
-from gristmill.catalog import ADMIN, Base, Viewer
+from gristmill.catalog import ADMIN, Base, BaseId, Viewer
 from gristmill.embedding import Embedder
+from gristmill.errors import GristmillError
 from gristmill.readers.text_boxes import PageBox
 from gristmill.search.explain import TermContribution
 from gristmill.search.query_syntax import relax_phrases
@@ -20,7 +21,8 @@ class SearchRequest:
     """A search: the query, the mode, the filters and the viewer. `context` is the number of chunks to return on either
     side of each hit; `collapse` groups near-duplicate hits under the best of them; `rerank` allows a configured reranker
     to reorder the hits; hits with a score below `min_score` are left out, None means each base's own setting; with `boxes`,
-    hits have the rectangles on their pages."""
+    hits have the rectangles on their pages. With `allow_partial`, what can't be searched at the moment is skipped and named
+    in the answer; otherwise it is an error."""
 
     query: str
     limit: int = 10
@@ -33,6 +35,7 @@ class SearchRequest:
     rerank: bool = True
     min_score: float | None = None
     boxes: bool = False
+    allow_partial: bool = False
     is_relaxed: bool = False  # whether the words of required phrases are searched for in place of the phrases
 
     @property
@@ -48,10 +51,12 @@ class SearchRequest:
 
 @dataclass(frozen=True)
 class Target:
-    """A base to search and the embedder for its queries; None for keyword search only."""
+    """A base to search and the embedder for its queries; None for keyword search only. `embedder_error` says why a base has
+    none although its vectors are to be searched."""
 
     base: Base
     embedder: Embedder | None
+    embedder_error: GristmillError | None = None
 
 
 @dataclass(frozen=True)
@@ -113,15 +118,32 @@ class WordCorrection:
 
 
 @dataclass(frozen=True)
+class SkippedSearch:
+    """What could not be searched in a base, and why: `vector` if it was searched by words only, `both` if not at all."""
+
+    base_id: BaseId
+    base_name: str
+    leg: Literal["vector", "both"]
+    error: GristmillError
+
+    @property
+    def message(self) -> str:
+        """A sentence for people."""
+        how = "was searched by words only" if self.leg == "vector" else "was not searched"
+        return f"“{self.base_name}” {how}: {self.error.message}"
+
+
+@dataclass(frozen=True)
 class SearchAnswer:
     """The hits, and what was changed about the query: phrases that nothing contains, whose words were searched for instead,
     and words that were corrected. `best_score` is that of the best chunk, also if it is too low for a hit; None if there
-    was none."""
+    was none. `skipped` is what could not be searched."""
 
     hits: list[Hit]
     best_score: float | None = None
     relaxed: list[str] = field(default_factory=list[str])
     corrected: list[WordCorrection] = field(default_factory=list[WordCorrection])
+    skipped: list[SkippedSearch] = field(default_factory=list[SkippedSearch])
 
     @property
     def fits(self) -> bool:

@@ -1,7 +1,7 @@
 """The vector of a query, and whether a base's vectors can be compared with it."""
 
 from gristmill.embedding import Embedder, TextRefused
-from gristmill.errors import Invalid, Permanent, Transient
+from gristmill.errors import GristmillError, Invalid, Permanent, Transient
 from gristmill.search import store
 from gristmill.search.model import Target
 
@@ -19,11 +19,12 @@ async def embed_query(embedder: Embedder, query: str) -> store.Vector:
         raise Transient(message, code=error.code) from error
 
 
-def check_embedder(target: Target) -> None:
-    """Raise if the embedder is not the one that made the base's vectors."""
+def find_embedder_error(target: Target) -> GristmillError | None:
+    """Why the vectors of a base can't be searched at all: the embedder is missing, or not the one that made them."""
     if target.embedder is not None and target.embedder.identity != target.base.embedder_identity:
-        raise Invalid(
+        return Invalid(
             f"The embedder {target.base.embedder!r} has changed since this base was indexed, so its vectors can't be "
             "compared. Search with mode `text`, or restore the embedder's settings.",
             code="embedder_changed",
         )
+    return target.embedder_error

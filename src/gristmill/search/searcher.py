@@ -1,63 +1,46 @@
-"""Runs a search: embed the query, search every base by keyword and by vector, fuse, load, rerank, return hits.
+"""Runs a search: search every base by keyword and by vector (`base_searcher.py`), fuse, load, rerank, return hits.
 
 Nothing is written. Items can be published, deleted or hidden between two steps; the step that loads the hits checks
 again, and returns only chunks that are live and visible at that moment.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from gristmill.catalog import IndexKind
-from gristmill.db import Database, Tx
+from gristmill.db import Database
 from gristmill.embedding import Embedder
 from gristmill.search import collapse, fuse, relevance, rerank, store
+from gristmill.search.base_searcher import BaseSearcher
 from gristmill.search.chunk_marks import find_pinned
 from gristmill.search.corrections import corrections_in_hits
 from gristmill.search.explain import KeywordExplanation
 from gristmill.search.highlight import highlight_ranges
 from gristmill.search.hit_scores import (
-    LOADED_TEXT_HITS,
     BaseResults,
     LoadedHit,
     fitting_score,
     gather_evidence,
     hit_score,
     lowest_score,
-    script_of,
-    weigh_languages,
     with_coverage,
     with_pinned_first,
 )
 from gristmill.search.index.embedded import EmbeddedSearch
 from gristmill.search.index.engine_indexes import NO_ENGINE, EngineIndexes
 from gristmill.search.index.engine_search import EngineSearch
-from gristmill.search.index.port import BaseSearch, KeywordAnswer
-from gristmill.search.languages import certain_language
-from gristmill.search.leg_weights import (
-    VECTOR_WEIGHT,
-    language_among_others,
-    limit_for_one_word,
-    vector_weight,
-)
 from gristmill.search.model import Hit, HitContext, HitExplanation, SearchAnswer, SearchRequest, Target
 from gristmill.search.passage_boxes import add_boxes
-from gristmill.search.query_embedding import check_embedder, embed_query
 from gristmill.search.query_syntax import required_phrases, without_syntax
 from gristmill.search.rerank import Reranker
-from gristmill.search.selectivity import measure_selectivity
-from gristmill.search.similarity_scale import SimilarityScale, SimilarityScales
 from gristmill.search.store import ChunkRow
 
-CANDIDATES_PER_LEG = 100
 _MAX_PARALLEL_BASES = 4  # so that a search over many bases leaves database connections for others
-_MAX_CACHED_QUERY_VECTORS = 1000
 
 
 class Searcher:
-    """Searches bases, wherever they are indexed; caches the vectors of recent queries."""
+    """Searches bases, wherever they are indexed."""
 
     def __init__(
         self,
@@ -68,19 +51,16 @@ class Searcher:
         indexes: EngineIndexes = NO_ENGINE,
     ) -> None:
         self._db, self._reranker = db, reranker
-        self._searches: dict[IndexKind, BaseSearch] = {
-            "embedded": EmbeddedSearch(db, cache_bytes),
-            "opensearch": EngineSearch(db, indexes),
-        }
-        self._scales = SimilarityScales()
-        self._query_vectors: OrderedDict[tuple[str, str], store.Vector] = OrderedDict()
+        self._bases = BaseSearcher(
+            db, {"embedded": EmbeddedSearch(db, cache_bytes), "opensearch": EngineSearch(db, indexes)}
+        )
 
     async def search(self, targets: Sequence[Target], request: SearchRequest) -> list[Hit]:
         """The best hits of all targets, best first."""
         return (await self.answer(targets, request)).hits
 
     async def answer(self, targets: Sequence[Target], request: SearchRequest) -> SearchAnswer:
-        """The best hits of all targets, best first, and what was changed about the query to find them."""
+        """The best hits of all targets, best first, what was changed about the query to find them, and what was skipped."""
         results, relaxed = await self._search_bases(targets, request), list[str]()
         if request.mode != "vector" and not _has_text_hits(results) and required_phrases(request.query):
             # Nothing contains the phrases: their words are better than an empty answer.
@@ -98,7 +78,8 @@ class Searcher:
         if request.boxes:
             hits = await add_boxes(self._db, request.viewer, hits)
         corrected = corrections_in_hits([result.keyword.corrections for result in results], hits)
-        return SearchAnswer(hits, best_score, relaxed, corrected)
+        skipped = [result.skipped for result in results if result.skipped is not None]
+        return SearchAnswer(hits, best_score, relaxed, corrected, skipped)
 
     async def _search_bases(self, targets: Sequence[Target], request: SearchRequest) -> list[BaseResults]:
         slots = asyncio.Semaphore(_MAX_PARALLEL_BASES)
@@ -107,77 +88,23 @@ class Searcher:
             async with slots:
                 return await self.search_base(target, request)
 
-        return await asyncio.gather(*(search_target(target) for target in targets))
+        results = await asyncio.gather(*(search_target(target) for target in targets))
+        unsearched = [
+            result.skipped
+            for result in results
+            if result.skipped is not None and result.skipped.leg == "both"
+        ]
+        if unsearched and len(unsearched) == len(results):
+            raise unsearched[0].error
+        return results
 
     async def search_base(self, target: Target, request: SearchRequest) -> BaseResults:
         """Search one base by keyword and by vector."""
-        base, embedder, base_search = target.base, target.embedder, self._searches[target.base.index_kind]
-        check_embedder(target)
-        limit = max(CANDIDATES_PER_LEG, request.limit)
-        async with store.read_transaction(self._db) as tx:
-            selectivity = await measure_selectivity(tx, base.id, request.scope)
-            weight, asked_in = await _vector_weight(tx, base_search, target, request)
-
-        async def by_vector() -> list[fuse.Candidate]:
-            assert embedder is not None
-            vector = await self.query_vector(embedder, request.query)
-            return await base_search.by_vector(base, request.scope, selectivity, vector, limit)
-
-        async def by_keyword() -> KeywordAnswer:
-            if weight == 1 and not request.explain:
-                return await base_search.parse(base, request.keyword_query)
-            return await base_search.by_keyword(
-                base, request.scope, selectivity, request.keyword_query, limit
-            )
-
-        scale: SimilarityScale | None = None
-        if weight == 0:
-            keyword_results, candidates = await by_keyword(), []
-            if embedder is not None and request.mode == "hybrid" and not keyword_results.candidates:
-                # No word matches: the nearest texts are better than an empty answer, and their scores say how near they are.
-                candidates, weight = await by_vector(), 1.0
-        else:
-            assert embedder is not None
-            candidates, keyword_results, scale = await asyncio.gather(
-                by_vector(),
-                by_keyword(),
-                self._scales.scale_for(embedder, script_of(request.query), certain_language(request.query)),
-            )
-        legs = fuse.LegResults(
-            candidates, keyword_results.candidates if weight < 1 else (), weight, base.embedder_identity
-        )
-        if asked_in is not None and candidates:
-            legs = replace(
-                legs,
-                weights=await self._weights_by_language(target, request, legs, keyword_results, asked_in),
-            )
-        return BaseResults(legs, keyword_results, scale)
-
-    async def _weights_by_language(
-        self,
-        target: Target,
-        request: SearchRequest,
-        legs: fuse.LegResults,
-        keyword: KeywordAnswer,
-        asked_in: str,
-    ) -> dict[int, float]:
-        """The weights of vectors in a base of several languages, by chunk."""
-        nos = {candidate.no for candidate in (*legs.vector, *legs.text[:LOADED_TEXT_HITS])}
-        async with store.read_transaction(self._db) as tx:
-            texts = await store.chunk_texts(tx, target.base.chunk_set, sorted(nos))
-        return await asyncio.to_thread(weigh_languages, request, legs, keyword.term_counts, texts, asked_in)
+        return await self._bases.search(target, request)
 
     async def query_vector(self, embedder: Embedder, query: str) -> store.Vector:
         """The query's vector, from a cache if the query was embedded recently."""
-        key = (embedder.identity, without_syntax(query))
-        vector = self._query_vectors.get(key)
-        if vector is None:
-            vector = await embed_query(embedder, key[1])
-            self._query_vectors[key] = vector
-            while len(self._query_vectors) > _MAX_CACHED_QUERY_VECTORS:
-                self._query_vectors.popitem(last=False)
-        self._query_vectors.move_to_end(key)
-        return vector
+        return await self._bases.query_vector(embedder, query)
 
     async def _load_hits(
         self, targets: Sequence[Target], request: SearchRequest, fused: Sequence[fuse.FusedHit]
@@ -311,23 +238,6 @@ class Searcher:
 
 def _has_text_hits(results: Sequence[BaseResults]) -> bool:
     return any(result.keyword.candidates for result in results)
-
-
-async def _vector_weight(
-    tx: Tx, base_search: BaseSearch, target: Target, request: SearchRequest
-) -> tuple[float, str | None]:
-    """The weight of vectors, and the question's language in a base where that of a chunk matters too."""
-    if request.mode == "text" or target.embedder is None:
-        return 0.0, None
-    if request.mode == "vector":
-        return 1.0, None
-    strengths = target.embedder.strengths
-    if strengths is None:
-        return limit_for_one_word(request.query, VECTOR_WEIGHT), None
-    languages = await base_search.count_languages(tx, target.base)
-    weight = vector_weight(request.query, languages, strengths)
-    asked_in = language_among_others(request.query, languages, strengths)
-    return limit_for_one_word(request.query, weight), asked_in
 
 
 def _context(row: ChunkRow, neighbours: Mapping[tuple[UUID, int], str], width: int) -> HitContext | None:

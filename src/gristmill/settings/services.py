@@ -42,7 +42,10 @@ class EmbedderSettings(BaseModel):
     send_dimensions: bool = Field(default=False, description="Send `dimensions` with each request.")
     query_prefix: str = Field(default="", description="Text put before every query.")
     document_prefix: str = Field(default="", description="Text put before every document.")
-    timeout: Duration = Field(default=timedelta(seconds=60), description="Timeout of one request.")
+    timeout: Duration = Field(
+        default=timedelta(seconds=60),
+        description="Timeout of one request. A query waits at most 15 seconds.",
+    )
     requests_per_minute: int | None = Field(
         default=None, ge=1, le=10_000_000, description="Maximum requests per minute, across all workers."
     )

@@ -136,6 +136,7 @@ create index item_key on item (base_id, parent_id, type, md5(source_key));
 create index item_deleting on item (base_id) where status = 'deleting';
 create index item_blob on item (blob_hash) where blob_hash is not null;
 create index item_file on item (file_id) where file_id is not null;
+create index item_file_order on item (base_id, (coalesce(file_id, id))) where not is_container; -- documents as files of a store
 create index item_updated on item (updated_at);             -- the stream of item updates
 create index item_acl on item using gin (acl) where acl is not null;
 create index item_acl_from on item (base_id, acl_from) where acl is null; -- who inherits this list?

@@ -6,6 +6,7 @@ from uuid import UUID
 from gristmill import catalog, search
 from gristmill.catalog import Base, BaseId, Viewer
 from gristmill.db import Tx
+from gristmill.errors import RequestError
 from gristmill.operations import guards
 from gristmill.server.api.context import ApiContext
 
@@ -57,7 +58,10 @@ async def _without_expired(tx: Tx, bases: list[Base]) -> list[Base]:
 
 
 async def base_target(tx: Tx, context: ApiContext, base: Base, mode: search.Mode) -> search.Target:
-    """A base to search; without an embedder if it is searched by words only."""
+    """A base to search; without an embedder if it is searched by words only, or if its embedder is gone."""
     if mode == "text":
         return search.Target(base, None)
-    return search.Target(base, await context.embedders.find(tx, base.embedder, base.org_id))
+    try:
+        return search.Target(base, await context.embedders.find(tx, base.embedder, base.org_id))
+    except RequestError as error:
+        return search.Target(base, None, error)

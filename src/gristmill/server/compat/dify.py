@@ -154,10 +154,13 @@ async def retrieve(body: Retrieval, context: CurrentContext, viewer: CurrentView
         limit=body.retrieval_setting.top_k,
         filters=search.Filters(condition=condition),
         viewer=viewer,
+        allow_partial=True,
     )
     answer = await answer_and_keep(context, await find_targets(context, viewer, [base.id]), request)
     threshold = body.retrieval_setting.score_threshold
-    return {"records": [_record(hit) for hit in answer.hits if hit.score >= threshold]}
+    skipped = [skipped.message for skipped in answer.skipped]
+    records = [_record(hit) for hit in answer.hits if hit.score >= threshold]
+    return {"records": records, **({"skipped": skipped} if skipped else {})}
 
 
 def _record(hit: Hit) -> dict[str, Any]:

@@ -4,7 +4,8 @@
              422 → 400, and 409 → 400 unless sending the request again can help: clients of OpenAI retry every 409
     /dify    {"error_code", "error_msg"}
 
-The `code` stays our own, so that the error reference holds for both. Everything else passes through.
+The `code` stays our own, so that the error reference holds for both. Below `/v1/vector_stores`, a knowledge base is called a vector
+store in messages. Everything else passes through.
 """
 
 import json
@@ -13,6 +14,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _PROBLEM = b"application/problem+json"
+_STORES = "/v1/vector_stores/"
 _PASSING_CONFLICTS = frozenset({"idempotency_in_progress"})
 _TYPES = {
     401: "authentication_error",
@@ -35,14 +37,14 @@ class ErrorShapes:
         if scope["type"] != "http" or not path.startswith(("/v1/", "/dify/")):
             await self._app(scope, receive, send)
             return
-        await self._app(scope, receive, _Rewriter(send, is_dify=path.startswith("/dify/")))
+        await self._app(scope, receive, _Rewriter(send, path))
 
 
 class _Rewriter:
     """A `send` that holds a problem document back until it is complete."""
 
-    def __init__(self, send: Send, *, is_dify: bool) -> None:
-        self._send, self._is_dify = send, is_dify
+    def __init__(self, send: Send, path: str) -> None:
+        self._send, self._path, self._is_dify = send, path, path.startswith("/dify/")
         self._start: Message | None = None
         self._body = bytearray()
 
@@ -61,7 +63,7 @@ class _Rewriter:
     async def _send_error(self, start: Message) -> None:
         problem = json.loads(self._body)
         status = _openai_status(problem) if not self._is_dify else problem["status"]
-        content = _dify_error(problem) if self._is_dify else _openai_error(problem, status)
+        content = _dify_error(problem) if self._is_dify else _openai_error(problem, status, self._path)
         body = json.dumps(content).encode()
         headers = [
             (name, value)
@@ -80,17 +82,27 @@ def _openai_status(problem: dict[str, Any]) -> int:
     return 400 if status in (409, 412, 422) else status
 
 
-def _openai_error(problem: dict[str, Any], status: int) -> dict[str, Any]:
+def _openai_error(problem: dict[str, Any], status: int, path: str) -> dict[str, Any]:
     kind = _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
     fields: list[dict[str, str]] = problem["errors"]
     return {
         "error": {
-            "message": problem["detail"],
+            "message": _openai_message(problem, path),
             "type": kind,
             "param": (fields[0]["field"] or None) if fields else None,
             "code": problem["code"],
         }
     }
+
+
+def _openai_message(problem: dict[str, Any], path: str) -> str:
+    """The message, with a vector store where our own API has a knowledge base."""
+    message: str = problem["detail"]
+    if not path.startswith(_STORES):
+        return message
+    if problem["code"] == "base_not_found":
+        return f"There is no vector store {path.removeprefix(_STORES).split('/')[0]!r}."
+    return message.replace("knowledge base", "vector store")
 
 
 def _dify_error(problem: dict[str, Any]) -> dict[str, Any]:

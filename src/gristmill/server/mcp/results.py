@@ -68,6 +68,12 @@ class SearchResult(ToolResult):
     ]
     relaxed: Annotated[list[str], Field(description="Quoted phrases that nothing contains.")]
     corrected: Annotated[list[Json], Field(description="Words that were searched for in another spelling.")]
+    skipped: Annotated[
+        list[Json],
+        Field(
+            description="Bases that could not be searched at the moment, or by words only; tell the user the message."
+        ),
+    ]
     took_ms: float
 
 

@@ -4,12 +4,14 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from gristmill.answers import AnswerEnd, AnswerEvent, AnswerText, Passage, Retrieved
+from gristmill.answers import AnswerEnd, AnswerEvent, AnswerText, Retrieved
 from gristmill.errors import GristmillError
 from gristmill.server.api.context import CurrentContext, CurrentViewer
 from gristmill.server.api.event_stream import EventStream, encode_frame
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.ask import AnswerOut, AskIn, PassageOut
+from gristmill.server.api.schemas.common import ApiModel
+from gristmill.server.api.schemas.search import SkippedSearchOut
 from gristmill.server.api.search_targets import find_targets, keep_question
 
 router = ApiRouter("/api", tag="search")
@@ -27,30 +29,34 @@ async def ask(body: AskIn, context: CurrentContext, viewer: CurrentViewer) -> An
     first = await anext(events)  # before the response starts, so that an error still has a status
     if body.stream:
         return EventStream(_frames(first, events), headers={"Cache-Control": "no-store"})
-    passages: Sequence[Passage] = first.passages if isinstance(first, Retrieved) else []
+    retrieved = first if isinstance(first, Retrieved) else Retrieved([])
     end = AnswerEnd("", [], is_refusal=True)
     async with aclosing(events):
         async for event in events:
             if isinstance(event, AnswerEnd):
                 end = event
-    return AnswerOut.of(end, passages)
+    return AnswerOut.of(end, retrieved)
 
 
 async def _frames(first: AnswerEvent, events: AsyncGenerator[AnswerEvent]) -> AsyncGenerator[bytes]:
-    passages: list[Passage] = []
+    retrieved = first if isinstance(first, Retrieved) else Retrieved([])
     async with aclosing(events):
-        if isinstance(first, Retrieved):
-            passages = list(first.passages)
-            shown = [PassageOut.of(passage).model_dump(mode="json", by_alias=True) for passage in passages]
-            yield _frame("retrieved", {"retrieved": shown})
+        passages = [PassageOut.of(passage) for passage in retrieved.passages]
+        skipped = [SkippedSearchOut.of(each) for each in retrieved.skipped]
+        shown = {"retrieved": _to_json(passages), "skipped": _to_json(skipped)}
+        yield _frame("retrieved", shown)
         try:
             async for event in events:
                 if isinstance(event, AnswerText):
                     yield _frame("text", {"text": event.text})
                 elif isinstance(event, AnswerEnd):
-                    yield _frame("end", AnswerOut.of(event, passages).model_dump(mode="json", by_alias=True))
+                    yield _frame("end", AnswerOut.of(event, retrieved).model_dump(mode="json", by_alias=True))
         except GristmillError as error:
             yield _frame("error", {"code": error.code, "detail": error.message})
+
+
+def _to_json(models: Sequence[ApiModel]) -> list[object]:
+    return [model.model_dump(mode="json", by_alias=True) for model in models]
 
 
 def _frame(name: str, data: dict[str, object]) -> bytes:

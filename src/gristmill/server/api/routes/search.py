@@ -19,6 +19,7 @@ from gristmill.server.api.schemas.search import (
     SearchBasesIn,
     SearchIn,
     SearchOut,
+    SkippedSearchOut,
     TermOut,
     WhyNotIn,
     WhyNotOut,
@@ -82,5 +83,6 @@ def _search_results(answer: search.SearchAnswer, started: float) -> SearchOut:
             CorrectionOut(word=correction.word, replacement=correction.replacement)
             for correction in answer.corrected
         ],
+        skipped=[SkippedSearchOut.of(skipped) for skipped in answer.skipped],
         took_ms=round(1000 * (time.perf_counter() - started), 2),
     )

@@ -1,16 +1,15 @@
 """Questions and answers."""
 
-from collections.abc import Sequence
 from typing import Annotated, Self
 from uuid import UUID
 
 from pydantic import Field, StrictBool, StrictInt
 
 from gristmill import search
-from gristmill.answers import AnswerEnd, Citation, Passage
+from gristmill.answers import AnswerEnd, Citation, Passage, Retrieved
 from gristmill.catalog import Viewer
 from gristmill.server.api.schemas.common import ApiModel, BoxOut, NonBlankText, RequestModel
-from gristmill.server.api.schemas.search import FiltersIn, HitOut
+from gristmill.server.api.schemas.search import FiltersIn, HitOut, SkippedSearchOut
 from gristmill.server.api.search_targets import MAX_BASES
 
 
@@ -31,6 +30,7 @@ class AskIn(RequestModel):
             filters=self.filters.to_filters(),
             viewer=viewer,
             boxes=True,
+            allow_partial=True,
         )
 
 
@@ -84,19 +84,22 @@ class PassageOut(ApiModel):
 
 
 class AnswerOut(ApiModel):
-    """The answer. `answered` is false if nothing that was found answers the question; then nothing is cited."""
+    """The answer. `answered` is false if nothing that was found answers the question; then nothing is cited. `skipped` has what
+    could not be searched."""
 
     answer: str
     answered: bool
     citations: list[CitationOut]
     retrieved: list[PassageOut]
+    skipped: list[SkippedSearchOut]
 
     @classmethod
-    def of(cls, end: AnswerEnd, passages: Sequence[Passage]) -> Self:
-        """Show the end of an answer, and the passages that it was made from."""
+    def of(cls, end: AnswerEnd, retrieved: Retrieved) -> Self:
+        """Show the end of an answer, and what it was made from."""
         return cls(
             answer=end.answer,
             answered=not end.is_refusal,
             citations=[CitationOut.of(citation) for citation in end.citations],
-            retrieved=[PassageOut.of(passage) for passage in passages],
+            retrieved=[PassageOut.of(passage) for passage in retrieved.passages],
+            skipped=[SkippedSearchOut.of(skipped) for skipped in retrieved.skipped],
         )

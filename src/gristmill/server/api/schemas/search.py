@@ -1,6 +1,6 @@
 """Searches, hits and explanations."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 from uuid import UUID
 
 from pydantic import Field, StrictBool, StrictInt
@@ -11,6 +11,7 @@ from gristmill.search.explain import TermContribution
 from gristmill.server.api.schemas.common import (
     ApiModel,
     BoxOut,
+    ErrorBody,
     JsonObject,
     NonBlankText,
     RequestModel,
@@ -100,6 +101,7 @@ class SearchIn(_QueryFields):
             rerank=self.rerank,
             min_score=self.min_score,
             boxes=True,
+            allow_partial=True,
         )
 
 
@@ -233,15 +235,39 @@ class CorrectionOut(ApiModel):
     replacement: str
 
 
+class SkippedSearchOut(ApiModel):
+    """A base that was searched by words only (`leg` is `vector`) or not at all (`both`), and why. `message` is a sentence
+    for people that has the error's."""
+
+    base_id: UUID
+    base_name: str
+    leg: Literal["vector", "both"]
+    error: ErrorBody
+    message: str
+
+    @classmethod
+    def of(cls, skipped: search.SkippedSearch) -> Self:
+        """Show `skipped`."""
+        return cls(
+            base_id=skipped.base_id,
+            base_name=skipped.base_name,
+            leg=skipped.leg,
+            error=ErrorBody(code=skipped.error.code, message=skipped.error.message),
+            message=skipped.message,
+        )
+
+
 class SearchOut(ApiModel):
     """Hits, best first. `fits` is false if none of them reaches the threshold; `bestScore` is the highest score, also of a
-    chunk that was left out. `relaxed` has the quoted phrases that nothing contains: their words were searched for instead."""
+    chunk that was left out. `relaxed` has the quoted phrases that nothing contains: their words were searched for instead.
+    `skipped` has what could not be searched."""
 
     hits: list[HitOut]
     fits: bool
     best_score: float | None
     relaxed: list[str]
     corrected: list[CorrectionOut]
+    skipped: list[SkippedSearchOut]
     took_ms: float
 
 

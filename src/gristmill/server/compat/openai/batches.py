@@ -13,12 +13,11 @@ from gristmill.server.api import store_ids
 from gristmill.server.api.context import ApiContext, CurrentCaller, CurrentContext, CurrentViewer
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.compat.openai import objects
-from gristmill.server.compat.openai.parameters import Cursor, Order, PageLimit, PathBatch, PathStore
+from gristmill.server.compat.openai.parameters import Cursor, Order, PageLimit, PathBatch, PathStore, place_of
 from gristmill.server.compat.openai.schemas import NewBatch
 from gristmill.server.compat.openai.store_files import (
     POLL_HEADER,
     POLL_MS,
-    document_place,
     files_to_attach,
     require_store,
 )
@@ -92,7 +91,7 @@ async def list_batch_files(
     """List the files of a batch that are still in the store."""
     base = await require_store(context, store_id, viewer)
     batch = await _require_batch(context, base, batch_id)
-    place = await document_place(context, base, viewer, limit, order, after, before)
+    place = place_of(limit, order, after, before, store_ids.parse_file_id)
     async with context.db.connection() as tx:
         rows = await files.page_documents(tx, base.id, viewer, place, status=status, batch_id=batch.id)
     items, has_more = place.page(rows)

@@ -5,7 +5,8 @@
 
 The last message of the user is the question, the ones before it are the conversation. The answer comes from `answers/`: found under
 the caller's permissions, written by the configured chat model, refused without asking it when nothing fits. Most clients show only the
-text, so the sources are listed below it too; `citations` and `retrieved` are further fields of the response. `usage` is what the
+text, so the sources and what could not be searched are listed below it too; `citations`, `retrieved` and `skipped` are further
+fields of the response. `usage` is what the
 chat model reports; it is left out if it reports nothing.
 """
 
@@ -17,7 +18,7 @@ from typing import Any
 from uuid import uuid4
 
 from gristmill import catalog, search
-from gristmill.answers import AnswerEnd, AnswerEvent, AnswerText, Citation, Passage, Retrieved
+from gristmill.answers import AnswerEnd, AnswerEvent, AnswerText, Citation, Retrieved
 from gristmill.answers.asker import PASSAGES
 from gristmill.answers.model import TokenUsage
 from gristmill.catalog import Base, Viewer
@@ -26,6 +27,7 @@ from gristmill.server.api.context import ApiContext, CurrentContext, CurrentView
 from gristmill.server.api.event_stream import EventStream
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.ask import CitationOut, PassageOut
+from gristmill.server.api.schemas.search import SkippedSearchOut
 from gristmill.server.api.search_targets import MAX_BASES, find_targets, keep_question
 from gristmill.server.compat.find_base import find_named_base
 from gristmill.server.compat.openai.chat_request import ChatRequest
@@ -64,21 +66,21 @@ async def complete_chat(
     context.asker.require_model()
     base = await _find_base(body.model, context, viewer)
     targets = await find_targets(context, viewer, [base.id] if base else None)
-    request = search.SearchRequest(query=body.question, limit=PASSAGES, viewer=viewer)
+    request = search.SearchRequest(query=body.question, limit=PASSAGES, viewer=viewer, allow_partial=True)
     await keep_question(context, targets, request)
     events = context.asker.ask(targets, request, body.conversation)
     first = await anext(events)  # before the response starts, so that an error still has a status
-    passages = list(first.passages) if isinstance(first, Retrieved) else []
+    retrieved = first if isinstance(first, Retrieved) else Retrieved([])
     head = {"id": f"chatcmpl-{uuid4().hex}", "created": int(time.time()), "model": body.model}
     if body.stream:
-        chunks = _chunks(head, passages, events, with_usage=body.stream_options.include_usage)
+        chunks = _chunks(head, retrieved, events, with_usage=body.stream_options.include_usage)
         return EventStream(chunks, headers={"Cache-Control": "no-store"})
     end = AnswerEnd("", [], is_refusal=True)
     async with aclosing(events):
         async for event in events:
             if isinstance(event, AnswerEnd):
                 end = event
-    content = end.answer + _source_list(end.citations)
+    content = end.answer + _source_list(end.citations) + _skipped_notes(retrieved)
     choice = {"index": 0, "finish_reason": "stop", "logprobs": None}
     message = {"role": "assistant", "content": content, "refusal": None}
     return {
@@ -86,7 +88,7 @@ async def complete_chat(
         "object": "chat.completion",
         "choices": [{**choice, "message": message}],
         **_usage(end.usage),
-        **_evidence(end.citations, passages),
+        **_evidence(end.citations, retrieved),
     }
 
 
@@ -103,7 +105,7 @@ async def _find_base(model: str, context: ApiContext, viewer: Viewer) -> Base | 
 
 async def _chunks(
     head: dict[str, Any],
-    passages: Sequence[Passage],
+    retrieved: Retrieved,
     events: AsyncGenerator[AnswerEvent],
     *,
     with_usage: bool,
@@ -117,9 +119,9 @@ async def _chunks(
                 if isinstance(event, AnswerText):
                     yield _chunk(head, {"content": event.text})
                 elif isinstance(event, AnswerEnd):
-                    if sources := _source_list(event.citations):
-                        yield _chunk(head, {"content": sources})
-                    yield _chunk({**head, **_evidence(event.citations, passages)}, {}, "stop")
+                    if notes := _source_list(event.citations) + _skipped_notes(retrieved):
+                        yield _chunk(head, {"content": notes})
+                    yield _chunk({**head, **_evidence(event.citations, retrieved)}, {}, "stop")
                     if with_usage and event.usage is not None:
                         yield _frame({**head, "choices": [], **_usage(event.usage)})
             yield b"data: [DONE]\n\n"
@@ -143,13 +145,19 @@ def _usage(usage: TokenUsage | None) -> dict[str, Any]:
     return {"usage": {**counts, "total_tokens": usage.prompt + usage.completion}}
 
 
-def _evidence(citations: Sequence[Citation], passages: Sequence[Passage]) -> dict[str, Any]:
-    """What the answer cites, and everything that was found, as `/api/ask` shows it."""
+def _evidence(citations: Sequence[Citation], retrieved: Retrieved) -> dict[str, Any]:
+    """What the answer cites, everything that was found, and what could not be searched, as `/api/ask` shows it."""
     return {
         "citations": [
             CitationOut.of(citation).model_dump(mode="json", by_alias=True) for citation in citations
         ],
-        "retrieved": [PassageOut.of(passage).model_dump(mode="json", by_alias=True) for passage in passages],
+        "retrieved": [
+            PassageOut.of(passage).model_dump(mode="json", by_alias=True) for passage in retrieved.passages
+        ],
+        "skipped": [
+            SkippedSearchOut.of(skipped).model_dump(mode="json", by_alias=True)
+            for skipped in retrieved.skipped
+        ],
     }
 
 
@@ -161,3 +169,7 @@ def _source_list(citations: Sequence[Citation]) -> str:
         for citation in citations
     ]
     return "\n\n" + "\n".join(lines) if lines else ""
+
+
+def _skipped_notes(retrieved: Retrieved) -> str:
+    return "".join(f"\n\n{skipped.message}" for skipped in retrieved.skipped)

@@ -148,8 +148,15 @@ def batch_object(batch: FileBatch, counts: Mapping[FileStatus, int]) -> Json:
     }
 
 
-def search_page(queries: Sequence[str], hits: Sequence[search.Hit], file_ids: Mapping[Any, str]) -> Json:
-    """The results of a search, each with the text of one chunk."""
+def search_page(
+    queries: Sequence[str],
+    hits: Sequence[search.Hit],
+    file_ids: Mapping[Any, str],
+    skipped: Sequence[search.SkippedSearch],
+) -> Json:
+    """The results of a search, each with the text of one chunk. What could not be searched is a further field, if there is
+    any."""
+    notes = [{"leg": each.leg, "code": each.error.code, "message": each.message} for each in skipped]
     return {
         "object": "vector_store.search_results.page",
         "search_query": list(queries),
@@ -165,6 +172,7 @@ def search_page(queries: Sequence[str], hits: Sequence[search.Hit], file_ids: Ma
         ],
         "has_more": False,
         "next_page": None,
+        **({"skipped": notes} if notes else {}),
     }
 
 

@@ -30,8 +30,8 @@ async def _path_batch(batch_id: str) -> BatchId:
     return store_ids.parse_batch_id(batch_id)
 
 
-def cursor_id(text: str | None, parse: Callable[[str], UUID], name: str) -> UUID | None:
-    """The object that a page begins after or ends before. Raises Invalid if it is not an id."""
+def _cursor_id(text: str | None, parse: Callable[[str], UUID], name: str) -> UUID | None:
+    """The object that a page begins after or ends before; it may be gone. Raises Invalid if it is not an id."""
     if not text:
         return None
     try:
@@ -44,7 +44,7 @@ def place_of(
     limit: int, order: Order, after: str | None, before: str | None, parse: Callable[[str], UUID]
 ) -> Place:
     """The part of a list that is asked for."""
-    return Place(limit, order, cursor_id(after, parse, "after"), cursor_id(before, parse, "before"))
+    return Place(limit, order, _cursor_id(after, parse, "after"), _cursor_id(before, parse, "before"))
 
 
 PathStore = Annotated[BaseId, Depends(_path_store)]

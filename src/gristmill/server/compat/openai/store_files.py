@@ -26,7 +26,7 @@ from gristmill.server.compat.openai.parameters import (
     PageLimit,
     PathStore,
     PathStoreFile,
-    cursor_id,
+    place_of,
 )
 from gristmill.server.compat.openai.schemas import ChangedStoreFile, NewStoreFile, file_chunking
 
@@ -90,31 +90,13 @@ async def list_store_files(
     before: Cursor = None,
     status: Annotated[FileStatus | None, Query(alias="filter")] = None,
 ) -> dict[str, Any]:
-    """List the documents of a base, however they were added."""
+    """List the documents of a base, however they were added. A page can begin after a file that was deleted."""
     base = await require_store(context, store_id, viewer)
-    place = await document_place(context, base, viewer, limit, order, after, before)
+    place = place_of(limit, order, after, before, store_ids.parse_file_id)
     async with context.db.connection() as tx:
         rows = await files.page_documents(tx, base.id, viewer, place, status=status)
     items, has_more = place.page(rows)
     return objects.page(items, lambda item: objects.store_file_object(base, item), has_more=has_more)
-
-
-async def document_place(
-    context: ApiContext,
-    base: Base,
-    viewer: Viewer,
-    limit: int,
-    order: Order,
-    after: str | None,
-    before: str | None,
-) -> files.Place:
-    """The part of a list of documents that is asked for. The ids of files are not in the order of the items."""
-    ids: list[ItemId | None] = []
-    for name, text in (("after", after), ("before", before)):
-        file_id = cursor_id(text, store_ids.parse_file_id, name)
-        item = None if file_id is None else await _require_document(context, base, FileId(file_id), viewer)
-        ids.append(None if item is None else item.id)
-    return files.Place(limit, order, ids[0], ids[1])
 
 
 @router.get("/{store_id}/files/{store_file_id}", include_in_schema=False)

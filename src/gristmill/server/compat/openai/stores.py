@@ -148,6 +148,7 @@ async def search_store(
     """Search a store. Of several queries, a chunk has its best score."""
     targets = await find_targets(context, viewer, [store_id])
     best: dict[Any, Hit] = {}
+    skipped: dict[Any, search.SkippedSearch] = {}
     for query in body.queries:
         request = search.SearchRequest(
             query=query,
@@ -155,8 +156,11 @@ async def search_store(
             filters=search.Filters(condition=body.filters.to_condition() if body.filters else None),
             viewer=viewer,
             rerank=body.ranking_options.ranker != "none",
+            allow_partial=True,
         )
-        for hit in (await answer_and_keep(context, targets, request)).hits:
+        answer = await answer_and_keep(context, targets, request)
+        skipped |= {each.base_id: each for each in answer.skipped}
+        for hit in answer.hits:
             if hit.chunk_id not in best or best[hit.chunk_id].score < hit.score:
                 best[hit.chunk_id] = hit
     hits = [hit for hit in best.values() if hit.score >= body.ranking_options.score_threshold]
@@ -168,4 +172,4 @@ async def search_store(
     shown_ids = {
         hit.item_id: store_ids.file_id(file_ids.get(ItemId(hit.item_id), hit.item_id)) for hit in hits
     }
-    return objects.search_page(body.queries, hits, shown_ids)
+    return objects.search_page(body.queries, hits, shown_ids, list(skipped.values()))

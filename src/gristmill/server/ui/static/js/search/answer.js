@@ -14,14 +14,16 @@ import { icon, itemIcon } from "../components/icon.js";
 import { readable } from "../readable.js";
 import { allows } from "../session.js";
 import { SseParser } from "../stream.js";
+import { skippedSentence } from "./skipped.js";
 
 /** @import { ApiError } from "../api.js" */
 /** @import { Signal } from "../core.js" */
 /** @import { Hit } from "../pages/base/hits.js" */
+/** @import { SkippedSearch } from "./run.js" */
 /** @typedef {{number: number, hit: Hit}} Passage */
 /**
  * @typedef {{phase: "reading" | "writing" | "done" | "stopped" | "failed", text: string, passages: Passage[],
- *   cited: number[], isAnswered: boolean, message: string}} Answer
+ *   skipped: SkippedSearch[], cited: number[], isAnswered: boolean, message: string}} Answer
  */
 /** @typedef {{request: () => Record<string, any>, toUrl: (hit: Hit) => string}} AnswerOptions */
 
@@ -29,7 +31,15 @@ const MAX_KEPT = 20;
 const EXCERPT = 220; // characters
 /** @type {Map<string, Answer>} */ const finished = new Map();
 /** @type {Answer} */
-const nothingYet = { phase: "reading", text: "", passages: [], cited: [], isAnswered: true, message: "" };
+const nothingYet = {
+  phase: "reading",
+  text: "",
+  passages: [],
+  skipped: [],
+  cited: [],
+  isAnswered: true,
+  message: "",
+};
 
 /** @param {string} key @param {Answer} answer */
 function keep(key, answer) {
@@ -43,8 +53,9 @@ const citedIn = (text) => [...new Set([...text.matchAll(/\[(\d+)\]/g)].map((matc
 /** @param {Signal<Answer>} answer @param {string} name @param {any} data */
 function receive(answer, name, data) {
   const now = answer.peek();
-  if (name === "retrieved") answer.value = { ...now, phase: "writing", passages: data.retrieved };
-  else if (name === "text") answer.value = { ...now, text: now.text + data.text };
+  if (name === "retrieved") {
+    answer.value = { ...now, phase: "writing", passages: data.retrieved, skipped: data.skipped };
+  } else if (name === "text") answer.value = { ...now, text: now.text + data.text };
   else if (name === "error") answer.value = { ...now, phase: "failed", message: data.detail };
   else if (name === "end") {
     const cited = data.citations.map((/** @type {{number: number}} */ citation) => citation.number);
@@ -121,6 +132,8 @@ function answerBody(answer, options, stop, again) {
   return html`
     <header><span role="status">${icon("ask")}${status}</span>${tool}</header>
     ${() => answerText(answer.value, options)}
+    ${() =>
+    answer.value.skipped.map((skipped) => html`<p class="dim small-text">${skippedSentence(skipped)}</p>`)}
     ${() => passageList(answer.value, options)}
   `;
 }

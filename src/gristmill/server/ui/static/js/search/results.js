@@ -8,6 +8,7 @@ import { icon } from "../components/icon.js";
 import { emptyState } from "../components/status.js";
 import { setQuery } from "../router.js";
 import { hasKeyword, hitCount, hitRow } from "../pages/base/hits.js";
+import { skippedSentence } from "./skipped.js";
 
 /** @import { Hit } from "../pages/base/hits.js" */
 /** @import { RunningSearch, SearchResponse } from "./run.js" */
@@ -57,7 +58,7 @@ function responseView(response, options) {
         ${options.tools?.()}${explainButton}
       </div>
       ${isMeaningOnly ? noKeywordNote() : response.fits || !hits.length ? null : nothingFitsNote()}
-      ${queryChanges(response).map(note)}
+      ${response.skipped.map(skippedSentence).map(note)}${queryChanges(response).map(note)}
       ${hits.length ? html`<ol @keydown=${moveBetweenHits}>${hits.map(row)}</ol>` : noHits(response)}
       <div class="list-footer">
         ${hits.length >= limit && limit < MAX_LIMIT ? button(t("More"), showMore, { small: true }) : null}

@@ -12,9 +12,10 @@ import { live } from "../live.js";
 /** @import { Signal } from "../core.js" */
 /** @import { Hit } from "../pages/base/hits.js" */
 /** @typedef {{word: string, replacement: string}} Correction */
+/** @typedef {{baseName: string, leg: "vector" | "both", error: {code: string, message: string}}} SkippedSearch */
 /**
  * @typedef {{hits: Hit[], fits: boolean, bestScore: number | null, relaxed: string[], corrected: Correction[],
- *   tookMs: number}} SearchResponse
+ *   skipped: SkippedSearch[], tookMs: number}} SearchResponse
  */
 /**
  * @typedef {{response: Signal<SearchResponse | null>, failure: Signal<ApiError | null>, isBusy: Signal<boolean>,
