@@ -353,7 +353,7 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> di
     )
     updater = update_index.IndexUpdater(db, parts.indexes)
     swapper = EmbedderSwapper(db, parts.embedders, pipeline.offload)
-    reconciler = Reconciler.from_settings(db, sources.blobs, parts.settings)
+    reconciler = Reconciler.from_settings(db, sources.blobs, parts.settings, parts.embedders)
     return {
         IndexDocument.kind: Handler(pipeline.index, pipeline.record_failure),
         PrepareRoot.kind: Handler(expander.prepare, expander.record_failure),

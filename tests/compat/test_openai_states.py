@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from datetime import timedelta
+from typing import Literal
 
 import httpx
 import openai
@@ -111,11 +112,12 @@ async def test_pages_can_be_read_from_both_sides(client: openai.AsyncOpenAI) -> 
     assert [file.id for file in between.data] == ids[1:3]
     await client.vector_stores.files.delete(ids[3], vector_store_id=store.id)
     await client.files.delete(ids[1])
-    for order, after, left in (
+    pages: list[tuple[Literal["asc", "desc"], str, list[str]]] = [
         ("desc", ids[3], [ids[2], ids[0]]),
         ("asc", ids[1], [ids[2], ids[4]]),
         ("desc", ids[1], [ids[0]]),
-    ):
+    ]
+    for order, after, left in pages:
         page = await client.vector_stores.files.list(store.id, order=order, after=after)
         assert [file.id for file in page.data] == left, "a file that was deleted still says where to go on"
     assert [file.id for file in (await client.files.list(after=ids[1])).data] == [ids[0]]

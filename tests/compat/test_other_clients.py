@@ -1,5 +1,5 @@
 """Clients that are not part of the development environment: OpenAI's for Node, LiteLLM's for vector stores, and the chat models of
-LangChain and LlamaIndex.
+LangChain and LlamaIndex, also with the tool that searches vector stores.
 
 The one for Node is installed from the npm registry where that can be reached. The others need an older OpenAI client than the one that is
 tested here, so they run in a Python of their own; that takes 400 MB and half a minute, so only with FRAMEWORK_TESTS=1.
@@ -85,7 +85,7 @@ def outside_project() -> dict[str, str]:
     return {**kept, "NO_PROXY": "127.0.0.1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
 
-def test_litellm_searches_a_store_and_langchain_and_llama_index_ask_it(
+def test_litellm_langchain_and_llama_index_search_a_store_and_ask_it(
     url: str, frameworks_python: str
 ) -> None:
     with sync_client(url) as client:
@@ -109,6 +109,11 @@ def test_litellm_searches_a_store_and_langchain_and_llama_index_ask_it(
         assert client.vector_stores.retrieve(results.pop("created")).name == "rye"
     assert results.pop("search") == ["wheat.md"]
     assert results.pop("langchain tokens") == USAGE["total_tokens"]
+    for framework in ("langchain", "llama_index"):
+        assert results.pop(f"{framework} files")[0] == "wheat.md", "the tool found it in the store"
+    assert results.pop("langchain cited") == ["wheat.md"]
+    for name in ("langchain file_search", "langchain file_search stream", "llama_index file_search"):
+        assert results.pop(name) == "It is so [1].", name
     assert len(results) == 4
     for client_name, answer in results.items():
         assert answer.startswith("It is so [1].\n\n[1] "), client_name

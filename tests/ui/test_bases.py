@@ -209,6 +209,37 @@ def test_a_base_keeps_its_chunk_size_unless_it_is_changed_and_can_accept_documen
     expect(page.get_by_label("Documents without text")).to_have_value("warn")
 
 
+def test_what_people_search_for_is_kept_shown_and_deleted_if_the_owner_wants_it(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    base = api.create_base("Asked")
+    api.add_notes(base, "The miller dresses the stones.")
+    page.goto(f"{ui_url}/b/{base}/settings")
+    asked = page.get_by_role("region", name="What people searched for")
+    expect(page.get_by_label("Keep what people search for")).not_to_be_checked()
+    expect(asked).to_have_count(0)
+    page.get_by_label("Keep what people search for").check()
+    page.get_by_role("button", name="Save").click()
+    expect(asked).to_contain_text("No one has searched this base yet.")
+    for query in ("who dresses stones?", "Who dresses stones?", *(f"stone {n}" for n in range(22))):
+        api.http.post(f"/api/knowledge-bases/{base}/search", json={"query": query, "mode": "text"})
+    page.reload()
+    expect(asked.get_by_role("row")).to_have_count(21)
+    asked.get_by_role("button", name="More").click()
+    last = asked.get_by_role("row").last
+    expect(last).to_contain_text("who dresses stones?")
+    expect(last.get_by_role("cell").nth(1)).to_have_text("2")
+    assert violations(page) == []
+    last.get_by_role("link").click()
+    expect(page.get_by_role("searchbox").first).to_have_value("who dresses stones?")
+    page.goto(f"{ui_url}/b/{base}/settings")
+    asked.get_by_role("button", name="Delete all").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete all").click()
+    expect(asked).to_contain_text("No one has searched this base yet.")
+    questions = api.http.get(f"/api/knowledge-bases/{base}/questions").json()["items"]
+    assert questions == []
+
+
 def test_a_base_is_renamed_and_deleted_after_its_name_was_typed(
     page: Page, ui_url: str, api: ApiHelper
 ) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Collection
 _CITATION = re.compile(r"\s*[\[【]\s*\^?(\d{1,3}(?:\s*[,;–-]\s*\^?\d{1,3})*)\s*[\]】]")
 _UNFINISHED = re.compile(r"(?:\s*[\[【][\d\s,;^–-]{0,40}|`+|\s+)$")
 _BACKTICKS = re.compile(r"(`+)")
+_NUMBER = re.compile(r"\[(\d{1,3})\]")
 _MAX_RANGE = 20
 
 
@@ -53,6 +54,19 @@ class CitationReader:
         self.cited += [number for number in dict.fromkeys(numbers) if number not in self.cited]
         space = match.group(0)[: len(match.group(0)) - len(match.group(0).lstrip())]
         return space + "".join(f"[{number}]" for number in numbers)
+
+
+def citation_places(text: str) -> list[tuple[int, int]]:
+    """Where an answer cites, outside of code: the offset of each `[number]`, and the number."""
+    places: list[tuple[int, int]] = []
+    start, is_code = 0, False
+    for part in _BACKTICKS.split(text):
+        if part.startswith("`"):
+            is_code = not is_code
+        elif not is_code:
+            places += [(start + match.start(), int(match[1])) for match in _NUMBER.finditer(part)]
+        start += len(part)
+    return places
 
 
 def _expand(text: str) -> list[int]:

@@ -97,6 +97,7 @@ from gristmill.catalog.store import (
     set_acl,
     set_base_status,
     set_metadata,
+    set_suggested_embedder,
 )
 from gristmill.catalog.swaps import (
     OPEN_STATES,
@@ -358,6 +359,7 @@ __all__ = [
     "set_chunk_set_state",
     "set_metadata",
     "set_parent",
+    "set_suggested_embedder",
     "set_title",
     "sort_cursor",
     "stale_children",

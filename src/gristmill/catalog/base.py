@@ -51,6 +51,7 @@ class Base:
     last_active_at: datetime | None = None  # the last search or change of its items, to the minute
     expires_at: datetime | None = None
     refresh: dict[str, Any] | None = None  # when its sources are checked; None: never by themselves
+    suggested_embedder: str | None = None  # which embedder the last event suggested
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", BaseStatus(self.status))

@@ -354,3 +354,7 @@ deleted as (
 select (select count(*)::int from deleted) as items,
        array(select hash from used) as contents,
        array(select blob_hash from hit where blob_hash is not null union select hash from fetched) as blobs;
+
+-- name: set_suggested_embedder
+-- Notes which embedder was suggested for a base.
+update base set suggested_embedder = %(embedder)s where id = %(base)s;

@@ -353,3 +353,8 @@ async def item_blob_hash(tx: Tx, item_id: ItemId) -> bytes | None:
     """The hash of an uploaded file's bytes."""
     hashes = await queries.values(tx, "item_blob_hash", id=item_id)
     return hashes[0] if hashes else None
+
+
+async def set_suggested_embedder(tx: Tx, base_id: BaseId, embedder: str | None) -> None:
+    """Note which embedder was suggested for a base; None if none is any more."""
+    await queries.run(tx, "set_suggested_embedder", base=base_id, embedder=embedder)

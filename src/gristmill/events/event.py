@@ -222,6 +222,14 @@ class BaseRestored(Event):
 
 
 @dataclass(frozen=True)
+class BaseEmbedderSuggested(Event):
+    """Another embedder knows more of a base's texts than its own. Recorded once, some minutes after the base became ready."""
+
+    embedder: str
+    current_embedder: str
+
+
+@dataclass(frozen=True)
 class BaseEmbedderCompared(Event):
     """The embedder that is to take over in a base was compared with the old one: the swap waits for approval, or is
     refused."""

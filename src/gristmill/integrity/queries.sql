@@ -159,3 +159,9 @@ select c.id, c.name, c.status, c.embedder, c.dimensions, c.index_kind, c.items, 
           from segment g join chunk_set s on s.id = g.set_id where s.base_id = c.id)::bigint as index_bytes,
        c.upload_bytes
   from counted c order by c.chunks desc, c.id limit %(limit)s;
+
+-- name: find_recently_ingested_bases
+-- Bases that became ready within a time.
+select distinct e.base_id from event e
+ where e.at > clock_now() - %(within)s::interval and e.type = 'KnowledgeSpaceAllDocumentsIngested' and e.base_id is not null
+ limit %(limit)s;

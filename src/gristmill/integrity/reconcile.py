@@ -22,7 +22,8 @@ records in the event `Reconciled` what it did.
 It also collects garbage, which is no damage: files and bases that have expired, chunks of earlier embedders past their retention,
 conversions that no job checks, blobs that nothing has used for half an hour,
 events past their retention, and in thorough passes contents that nothing has used for an hour. A pass is thorough when none
-was for an hour, or when someone asks for it. It also queues `sweep_index` for each base in a search engine.
+was for an hour, or when someone asks for it. It also queues `sweep_index` for each base in a search engine, and suggests embedders
+(`embedder_suggestions.py`).
 
 Killed anywhere: each repair is committed or not, and the next pass finds the rest.
 """
@@ -38,10 +39,12 @@ from gristmill import catalog, contents, events, faults, jobs, search
 from gristmill.catalog import Base, BaseId, ItemId
 from gristmill.connectors import admin
 from gristmill.db import Database, Tx
+from gristmill.embedding import Embedders
 from gristmill.errors import Invalid, SetupError
 from gristmill.events import Reconciled, webhook_store
 from gristmill.events.sequencer import enqueue_deliveries
 from gristmill.integrity import store
+from gristmill.integrity.embedder_suggestions import record_suggestions
 from gristmill.jobs import Done, Job, JobId, NewJob, Outcome, Priority, Schedule
 from gristmill.operations import uploads
 from gristmill.operations.cancel import cancel_conversions
@@ -121,14 +124,17 @@ class Reconciler:
         event_retention: timedelta,
         swap_retention: timedelta = timedelta(days=7),
         question_retention: timedelta = timedelta(days=30),
+        embedders: Embedders | None = None,
     ) -> None:
         self._db, self._blobs, self._retention = db, blobs, event_retention
         self._swap_retention, self._question_retention = swap_retention, question_retention
+        self._embedders = embedders
 
     @classmethod
-    def from_settings(cls, db: Database, blobs: BlobStore, settings: Settings) -> Self:
-        """One that keeps things for as long as the settings say."""
-        return cls(db, blobs, settings.event_retention, settings.swap_retention, settings.question_retention)
+    def from_settings(cls, db: Database, blobs: BlobStore, settings: Settings, embedders: Embedders) -> Self:
+        """One that keeps things for as long as the settings say, and suggests these embedders."""
+        retentions = settings.event_retention, settings.swap_retention, settings.question_retention
+        return cls(db, blobs, *retentions, embedders)
 
     async def reconcile(self, job: Job) -> Outcome:
         """Make a pass; the job's result is the number of repairs by kind."""
@@ -155,6 +161,8 @@ class Reconciler:
         if thorough:
             await self._queue_sweeps()
             await self._correct_counts()
+        if self._embedders is not None:
+            await record_suggestions(self._db, self._embedders, thorough=thorough)
         damage = {name: repairs[name] for name in DAMAGE if repairs[name]}
         if damage:
             log.error("the reconciler repaired damage", extra=damage)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -119,3 +120,8 @@ async def is_thorough_pass_due(tx: Tx, kind: str) -> bool:
 async def schema_number(tx: Tx) -> int:
     """The number of the last migration that was applied."""
     return (await queries.values(tx, "schema_number"))[0]
+
+
+async def find_recently_ingested_bases(tx: Tx, within: timedelta, limit: int) -> list[BaseId]:
+    """Bases that became ready within a time."""
+    return await queries.values(tx, "find_recently_ingested_bases", within=within, limit=limit)

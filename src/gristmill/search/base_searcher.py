@@ -105,7 +105,7 @@ class BaseSearcher:
             if request.mode == "vector":
                 return await self._no_results(target, request, error)
             results = await self._search_legs(replace(target, embedder=None), request)
-            return replace(results, skipped=_skipped(target, "vector", error))
+            return replace(results, skipped=_skip_report(target, "vector", error))
         except IndexUnavailable as engine_error:
             if not request.allow_partial:
                 raise
@@ -155,7 +155,7 @@ class BaseSearcher:
         if asked_in is not None and by_vector.candidates:
             weights = await self._weights_by_language(target, request, results, by_keyword, asked_in)
             results = replace(results, weights=weights)
-        skipped = None if by_vector.error is None else _skipped(target, "vector", by_vector.error)
+        skipped = None if by_vector.error is None else _skip_report(target, "vector", by_vector.error)
         return BaseResults(results, by_keyword, scale, skipped)
 
     async def _scale(self, embedder: Embedder, request: SearchRequest) -> SimilarityScale | None:
@@ -166,7 +166,7 @@ class BaseSearcher:
     async def _no_results(self, target: Target, request: SearchRequest, error: GristmillError) -> BaseResults:
         """The results of a base that can't be searched."""
         parsed = await self._searches[target.base.index_kind].parse(target.base, request.keyword_query)
-        return BaseResults(fuse.LegResults((), ()), parsed, skipped=_skipped(target, "both", error))
+        return BaseResults(fuse.LegResults((), ()), parsed, skipped=_skip_report(target, "both", error))
 
     async def _weights_by_language(
         self,
@@ -183,7 +183,7 @@ class BaseSearcher:
         return await asyncio.to_thread(weigh_languages, request, legs, keyword.term_counts, texts, asked_in)
 
 
-def _skipped(target: Target, leg: Literal["vector", "both"], error: GristmillError) -> SkippedSearch:
+def _skip_report(target: Target, leg: Literal["vector", "both"], error: GristmillError) -> SkippedSearch:
     return SkippedSearch(target.base.id, target.base.name, leg, error)
 
 

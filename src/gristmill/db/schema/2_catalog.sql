@@ -29,7 +29,8 @@ create table base (
     switching_until timestamptz,                -- until then nothing is published: another set of chunks is about to take over
     created_at      timestamptz not null default clock_now(),
     updated_at      timestamptz not null default clock_now(),
-    refresh         jsonb                       -- when sources are checked, {"every": "1d"} or {"cron": …}; null: never by themselves
+    refresh         jsonb,                      -- when sources are checked, {"every": "1d"} or {"cron": …}; null: never by themselves
+    suggested_embedder text                     -- which embedder the last event suggested; null: none
 );
 -- The name of a base that is being deleted is free at once.
 create unique index base_name on base (org_id, lower(name)) where status <> 'deleting';

@@ -29,6 +29,7 @@ _READ_ONLY_POSTS = frozenset(
         "/api/knowledge-items/{item_id}/why-not",
         "/v1/vector_stores/{store_id}/search",
         "/v1/chat/completions",
+        "/v1/responses",
         "/dify/retrieval",
     }
 )
@@ -191,6 +192,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/v1/models"): _ACL_FILTERED,
     ("GET", "/v1/models/{model:path}"): _ACL_FILTERED,
     ("POST", "/v1/chat/completions"): _ACL_FILTERED,
+    ("POST", "/v1/responses"): _ACL_FILTERED,
     ("POST", "/dify/retrieval"): _ACL_FILTERED,
     ("GET", "/api/health/invariants"): _ADMIN,
     ("GET", "/api/health/reconciler"): _OPERATOR,

@@ -71,7 +71,7 @@ class SearchResult(ToolResult):
     skipped: Annotated[
         list[Json],
         Field(
-            description="Bases that could not be searched at the moment, or by words only; tell the user the message."
+            description="Bases that could not be searched at the moment, or by words only; pass the message on to the user."
         ),
     ]
     took_ms: float

@@ -1,7 +1,7 @@
 """`/api/ask`: an answer with citations, from what the caller can see."""
 
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
 from gristmill.answers import AnswerEnd, AnswerEvent, AnswerText, Retrieved
@@ -59,5 +59,5 @@ def _to_json(models: Sequence[ApiModel]) -> list[object]:
     return [model.model_dump(mode="json", by_alias=True) for model in models]
 
 
-def _frame(name: str, data: dict[str, object]) -> bytes:
+def _frame(name: str, data: Mapping[str, object]) -> bytes:
     return encode_frame(name, json.dumps(data, ensure_ascii=False)).encode()

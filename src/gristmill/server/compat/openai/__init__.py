@@ -1,4 +1,4 @@
-"""OpenAI's Files, Vector Stores and Chat Completions, below `/v1`.
+"""OpenAI's Files, Vector Stores, Chat Completions and Responses, below `/v1`.
 
     a vector store       is a base
     a vector store file  is a document of a base; its id is the id of its file
@@ -8,8 +8,8 @@ So both APIs show the same data: a base that was created by either is in both, a
 requests and responses; `tests/compat` runs them.
 """
 
-from gristmill.server.compat.openai import batches, chat, files, store_files, stores
+from gristmill.server.compat.openai import batches, chat, files, responses, store_files, stores
 
-ROUTERS = (files.router, stores.router, store_files.router, batches.router, chat.router)
+ROUTERS = (files.router, stores.router, store_files.router, batches.router, chat.router, responses.router)
 
 __all__ = ["ROUTERS"]

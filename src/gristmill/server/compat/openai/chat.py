@@ -50,7 +50,7 @@ async def list_models(context: CurrentContext, viewer: CurrentViewer) -> dict[st
 @router.get("/models/{model:path}", include_in_schema=False)
 async def get_model(model: str, context: CurrentContext, viewer: CurrentViewer) -> dict[str, Any]:
     """Get the model of a base, or the one of all bases."""
-    base = await _find_base(model, context, viewer)
+    base = await find_base_of_model(model, context, viewer)
     return _model(model, int(base.created_at.timestamp()) if base else 0)
 
 
@@ -64,7 +64,7 @@ async def complete_chat(
 ) -> dict[str, Any] | EventStream:
     """Answer the last message from a base."""
     context.asker.require_model()
-    base = await _find_base(body.model, context, viewer)
+    base = await find_base_of_model(body.model, context, viewer)
     targets = await find_targets(context, viewer, [base.id] if base else None)
     request = search.SearchRequest(query=body.question, limit=PASSAGES, viewer=viewer, allow_partial=True)
     await keep_question(context, targets, request)
@@ -80,7 +80,7 @@ async def complete_chat(
         async for event in events:
             if isinstance(event, AnswerEnd):
                 end = event
-    content = end.answer + _source_list(end.citations) + _skipped_notes(retrieved)
+    content = end.answer + _source_list(end.citations) + notes_on_skipped(retrieved)
     choice = {"index": 0, "finish_reason": "stop", "logprobs": None}
     message = {"role": "assistant", "content": content, "refusal": None}
     return {
@@ -92,7 +92,7 @@ async def complete_chat(
     }
 
 
-async def _find_base(model: str, context: ApiContext, viewer: Viewer) -> Base | None:
+async def find_base_of_model(model: str, context: ApiContext, viewer: Viewer) -> Base | None:
     """The base that a model's name names; None for all bases."""
     prefix, separator, name = model.partition(":")
     if prefix != _MODEL or (separator and not name):
@@ -119,7 +119,7 @@ async def _chunks(
                 if isinstance(event, AnswerText):
                     yield _chunk(head, {"content": event.text})
                 elif isinstance(event, AnswerEnd):
-                    if notes := _source_list(event.citations) + _skipped_notes(retrieved):
+                    if notes := _source_list(event.citations) + notes_on_skipped(retrieved):
                         yield _chunk(head, {"content": notes})
                     yield _chunk({**head, **_evidence(event.citations, retrieved)}, {}, "stop")
                     if with_usage and event.usage is not None:
@@ -171,5 +171,6 @@ def _source_list(citations: Sequence[Citation]) -> str:
     return "\n\n" + "\n".join(lines) if lines else ""
 
 
-def _skipped_notes(retrieved: Retrieved) -> str:
+def notes_on_skipped(retrieved: Retrieved) -> str:
+    """What could not be searched, as the end of a text."""
     return "".join(f"\n\n{skipped.message}" for skipped in retrieved.skipped)

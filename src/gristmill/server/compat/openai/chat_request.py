@@ -5,6 +5,7 @@ clients also send what only a model with tools or eyes could use: results of too
 turns are left out. An image in the question is refused, because it can't be searched for.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, field_validator, model_validator
@@ -13,7 +14,7 @@ from gristmill.answers.model import ChatMessage
 from gristmill.server.api.schemas.common import require_storable
 
 _MAX_QUESTION = 10_000  # characters, as for every search
-_MAX_MESSAGES = 2_000
+MAX_MESSAGES = 2_000
 _ROLES: dict[str, Literal["system", "user", "assistant"]] = {
     "system": "system",
     "developer": "system",
@@ -77,42 +78,44 @@ class ChatRequest(ChatPart):
     """A question to a base. Settings of the model, such as `temperature`, are the server's, so they are ignored here."""
 
     model: Annotated[StrictStr, Field(min_length=1, max_length=300)]
-    messages: Annotated[list[Message], Field(min_length=1, max_length=_MAX_MESSAGES)]
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
     stream: StrictBool = False
     stream_options: StreamOptions = StreamOptions()
 
     @field_validator("messages")
     @classmethod
     def _require_question(cls, messages: list[Message]) -> list[Message]:
-        question = _without_trailing_rules(messages)[-1:]
-        if not question or question[0].role != "user" or not question[0].text.strip():
-            raise ValueError("must end with a message of the user that has text")
-        if not question[0].is_text_only:
-            raise ValueError("must end with a question in text: an image or a file can't be searched for")
-        if len(question[0].text) > _MAX_QUESTION:
-            raise ValueError(f"must end with a question of at most {_MAX_QUESTION:,} characters")
+        split_question(messages)
         return messages
 
     @property
     def question(self) -> str:
         """The last message of the user."""
-        return _without_trailing_rules(self.messages)[-1].text
+        return split_question(self.messages)[0]
 
     @property
     def conversation(self) -> list[ChatMessage]:
-        """The other messages that have text for a model: those before the question, and system messages after it."""
-        count = len(_without_trailing_rules(self.messages))
-        others = [*self.messages[: count - 1], *self.messages[count:]]
-        return [
-            ChatMessage(_ROLES[message.role], message.text)
-            for message in others
-            if message.role in _ROLES and message.text.strip()
-        ]
+        """The other messages that have text for a model."""
+        return split_question(self.messages)[1]
 
 
-def _without_trailing_rules(messages: list[Message]) -> list[Message]:
-    """The messages up to the last one that is not a system message."""
+def split_question(messages: Sequence[Message]) -> tuple[str, list[ChatMessage]]:
+    """The last message of the user, and the other messages that have text for a model: those before it, and system messages
+    after it. Raises ValueError if there is no question."""
     count = len(messages)
     while count and _ROLES.get(messages[count - 1].role) == "system":
         count -= 1
-    return messages[:count]
+    question = messages[count - 1] if count else None
+    if question is None or question.role != "user" or not question.text.strip():
+        raise ValueError("must end with a message of the user that has text")
+    if not question.is_text_only:
+        raise ValueError("must end with a question in text: an image or a file can't be searched for")
+    if len(question.text) > _MAX_QUESTION:
+        raise ValueError(f"must end with a question of at most {_MAX_QUESTION:,} characters")
+    others = [*messages[: count - 1], *messages[count:]]
+    conversation = [
+        ChatMessage(_ROLES[message.role], message.text)
+        for message in others
+        if message.role in _ROLES and message.text.strip()
+    ]
+    return question.text, conversation

@@ -13,7 +13,7 @@ Row = TypeVar("Row")
 Json = dict[str, Any]
 
 _DEFAULT_CHUNK = 256  # tokens, of a base without its own setting
-_SERVER_ERROR = "server_error"
+SERVER_ERROR = "server_error"
 _UNSUPPORTED = frozenset({"unsupported_type", "unknown_encoding"})
 _INVALID = frozenset(
     {
@@ -119,12 +119,12 @@ def _last_error(item: StoreDocument) -> Json | None:
     if item.status is not ItemStatus.FAILED:  # it is paused or stalled
         reason = item.waiting_for["message"] if item.waiting_for else "No worker is running."
         return {
-            "code": _SERVER_ERROR,
+            "code": SERVER_ERROR,
             "message": f"{reason} The file is indexed as soon as that is possible.",
         }
     code = item.error_code or ""
     kind = (
-        "unsupported_file" if code in _UNSUPPORTED else "invalid_file" if code in _INVALID else _SERVER_ERROR
+        "unsupported_file" if code in _UNSUPPORTED else "invalid_file" if code in _INVALID else SERVER_ERROR
     )
     return {"code": kind, "message": item.error_message or code}
 
@@ -156,14 +156,14 @@ def search_page(
 ) -> Json:
     """The results of a search, each with the text of one chunk. What could not be searched is a further field, if there is
     any."""
-    notes = [{"leg": each.leg, "code": each.error.code, "message": each.message} for each in skipped]
+    notes = notes_on_skipped(skipped)
     return {
         "object": "vector_store.search_results.page",
         "search_query": list(queries),
         "data": [
             {
                 "file_id": file_ids[hit.item_id],
-                "filename": hit.source.get("name") or hit.title,
+                "filename": filename(hit),
                 "score": hit.score,
                 "attributes": attributes(hit.metadata),
                 "content": [{"type": "text", "text": hit.text}],
@@ -174,6 +174,16 @@ def search_page(
         "next_page": None,
         **({"skipped": notes} if notes else {}),
     }
+
+
+def filename(hit: search.Hit) -> str:
+    """The name of the file that a hit is from."""
+    return hit.source.get("name") or hit.title
+
+
+def notes_on_skipped(skipped: Sequence[search.SkippedSearch]) -> list[Json]:
+    """What could not be searched, and why."""
+    return [{"leg": each.leg, "code": each.error.code, "message": each.message} for each in skipped]
 
 
 def deletion(object_id: str, kind: str) -> Json:

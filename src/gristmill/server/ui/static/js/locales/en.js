@@ -24,6 +24,7 @@ export const messages = {
     one: "{n} chunk of at most {size} tokens; now {now}.",
     other: "{n} chunks of at most {size} tokens; now {now}.",
   },
+  "{n} questions were deleted": { one: "{n} question was deleted", other: "{n} questions were deleted" },
   "{n} tokens": { one: "{n} token", other: "{n} tokens" },
   "Reindex {n} items?": { one: "Reindex {n} item?", other: "Reindex {n} items?" },
   "Move {n} items": { one: "Move {n} item", other: "Move {n} items" },

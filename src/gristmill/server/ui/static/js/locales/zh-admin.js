@@ -313,6 +313,7 @@ export const messages = {
   "was changed": "已修改",
   "was restored": "已恢复",
   "was deleted": "已删除",
+  "has texts that another embedder knows better": "含有另一嵌入模型更擅长的文本",
   "compared its embedders": "已比较其嵌入模型",
   "has another embedder": "已更换嵌入模型",
   "was removed with {items} items": "已清除，共 {items} 项",

@@ -25,8 +25,6 @@ export const messages = {
     "没有内容包含“{phrase}”。以下结果包含其中的部分词语。",
   "Nothing contains “{word}”. These results are for “{replacement}”.":
     "没有内容包含“{word}”。以下是“{replacement}”的结果。",
-  "“{name}” was searched by words only: {reason}": "“{name}”仅按词语搜索：{reason}",
-  "“{name}” was not searched: {reason}": "未搜索“{name}”：{reason}",
   "No document contains these words. These are the closest by meaning.":
     "没有文档包含这些词语。以下是语义最接近的内容。",
   "Try again": "重试",

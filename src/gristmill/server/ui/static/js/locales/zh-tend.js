@@ -1,5 +1,5 @@
 // @ts-check
-/** Simplified Chinese for changing items: rename, move, tag, sort, edit, undo. @type {Messages} */
+/** Simplified Chinese for changing items (rename, move, tag, sort, edit, undo), kept questions and skipped searches. @type {Messages} */
 
 /** @import { Messages } from "../i18n.js" */
 export const messages = {
@@ -62,4 +62,16 @@ export const messages = {
     "每行一个：电子邮件地址、team:ID 或 group:ID。自带访问列表的条目保持不变。",
   "Select all": "全选",
   "Select up to here": "选择到此处",
+  "What people searched for": "人们搜索的问题",
+  "No one has searched this base yet.": "还没有人搜索过此知识库。",
+  Question: "问题",
+  Times: "次数",
+  "Best score": "最高得分",
+  "Last asked": "最近一次",
+  "Delete all": "全部删除",
+  "Delete what people searched {name} for?": "删除人们在“{name}”中搜索的问题？",
+  "New searches are kept as before. This can't be undone.": "之后的搜索仍会保留。此操作无法撤销。",
+  "{n} questions were deleted": "已删除 {n} 个问题",
+  "“{name}” was searched by words only: {reason}": "“{name}”仅按词语搜索：{reason}",
+  "“{name}” was not searched: {reason}": "未搜索“{name}”：{reason}",
 };

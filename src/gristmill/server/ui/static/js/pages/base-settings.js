@@ -11,6 +11,7 @@ import { setPageTitle } from "../components/status.js";
 import { showError, toast } from "../components/toast.js";
 import { go } from "../router.js";
 import { embedderField } from "./base/embedder.js";
+import { questionList } from "./base/questions.js";
 import { aclFrom, sharingFields } from "./base/sharing.js";
 
 /** @import { ApiError } from "../api.js" */
@@ -235,6 +236,7 @@ function searchFields(base) {
           ${t("Without names, to compare embedding models with. Switching it off deletes what was kept.")}
         </span>
       </label>
+      ${questionList(base)}
     </fieldset>
   `;
 }

@@ -132,8 +132,7 @@ function answerBody(answer, options, stop, again) {
   return html`
     <header><span role="status">${icon("ask")}${status}</span>${tool}</header>
     ${() => answerText(answer.value, options)}
-    ${() =>
-    answer.value.skipped.map((skipped) => html`<p class="dim small-text">${skippedSentence(skipped)}</p>`)}
+    ${() => answer.value.skipped.map((skipped) => html`<p class="dim small-text">${skippedSentence(skipped)}</p>`)}
     ${() => passageList(answer.value, options)}
   `;
 }
