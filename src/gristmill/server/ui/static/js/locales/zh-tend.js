@@ -1,5 +1,8 @@
 // @ts-check
-/** Simplified Chinese for changing items (rename, move, tag, sort, edit, undo), kept questions and skipped searches. @type {Messages} */
+/**
+ * Simplified Chinese for changing items (rename, move, tag, sort, edit, undo), for kept questions and skipped searches.
+ * @type {Messages}
+ */
 
 /** @import { Messages } from "../i18n.js" */
 export const messages = {
