@@ -32,8 +32,10 @@ class ResponseTool(ChatPart):
     @model_validator(mode="before")
     @classmethod
     def _only_type_of_others(cls, tool: object) -> object:
-        fields = cast(dict[str, object], tool) if isinstance(tool, dict) else {}
-        return tool if fields.get("type") == "file_search" else {"type": fields.get("type")}
+        if not isinstance(tool, dict):
+            return tool
+        fields = cast(dict[str, object], tool)
+        return fields if fields.get("type") == "file_search" else {"type": fields.get("type")}
 
 
 class ResponseRequest(ChatPart):
@@ -101,13 +103,14 @@ def _is_message(entry: object) -> bool:
 
 
 def _as_chat_message(entry: Any) -> Any:
-    if not isinstance(entry, dict) or not isinstance(cast(dict[str, Any], entry).get("content"), list):
-        return entry
     message = cast(dict[str, Any], entry)
+    if not isinstance(entry, dict) or not isinstance(message.get("content"), list):
+        return message
     return {**message, "content": [_as_chat_part(part) for part in message["content"]]}
 
 
 def _as_chat_part(part: Any) -> Any:
-    if isinstance(part, dict) and cast(dict[str, Any], part).get("type") in _TEXT_TYPES:
-        return {**cast(dict[str, Any], part), "type": "text"}
-    return part
+    fields = cast(dict[str, Any], part)
+    if isinstance(part, dict) and fields.get("type") in _TEXT_TYPES:
+        return {**fields, "type": "text"}
+    return fields
