@@ -61,7 +61,8 @@ def read_searches(files: Iterable[Path]) -> list[RecordedSearch]:
 
 def highest_shift(search: RecordedSearch, model: str, script: str) -> float:
     """By how much the intercept can be lowered until nothing fits; below 0, how much higher it would have to be."""
-    return max((_margin(known, model, script) for known in search.evidence), default=-math.inf)
+    leading = search.evidence[: relevance.LEADING_HITS]  # the scores of the others are at most as high
+    return max((_margin(known, model, script) for known in leading), default=-math.inf)
 
 
 def _margin(known: Evidence, model: str, script: str) -> float:
