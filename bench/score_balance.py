@@ -1,9 +1,9 @@
 """Chooses the intercept of scores: `python -m bench.score_balance FILE... --model universal --script unspaced --fit NAME...`.
 
 The files are those of `bench.scores --evidence`. Recorded hybrid searches are scored again with other intercepts; nothing is searched. The
-chosen one balances the mistakes in the corpora for the fit: as large a share of the right questions finds nothing that fits as of gibberish and
-of other questions finds something. Each question counts the same; those that are kept for measurements have no say. Prints the shares of all
-corpora with that intercept and with the program's.
+chosen one is the highest with which at most 5 % of gibberish and of other questions find something that fits, in the corpora for the fit. Each question
+counts the same; those that are kept for measurements have no say. Prints the shares of all corpora with that intercept and with the
+program's, and for comparison with the one that balances both kinds of mistakes.
 """
 
 import argparse
@@ -19,7 +19,9 @@ from gristmill.search import relevance
 from gristmill.search.relevance import Evidence
 
 _STEP = 0.05
+_MAX_WRONG = 0.05
 _WIDTH = 3.0  # how far from the program's intercept others are tried
+_SHIFTS = [step * _STEP for step in range(-round(_WIDTH / _STEP), round(_WIDTH / _STEP) + 1)]
 _FIELDS = frozenset(field.name for field in fields(Evidence))
 _MEASURED_ONLY = ("off-topic, everyday", "shuffled", "word")
 _EVERYDAY = ("off-topic, everyday", "off-topic, for the fit")
@@ -98,15 +100,19 @@ def mistakes(searches: Sequence[tuple[RecordedSearch, float]], shift: float) -> 
     return fmean(missed), fmean(wrong)
 
 
+def permitted_shift(searches: Sequence[tuple[RecordedSearch, float]]) -> float:
+    """The highest change of the intercept with which few enough of the other questions find something."""
+    return max((shift for shift in _SHIFTS if mistakes(searches, shift)[1] <= _MAX_WRONG), default=_SHIFTS[0])
+
+
 def balanced_shift(searches: Sequence[tuple[RecordedSearch, float]]) -> float:
     """The change of the intercept with which both mistakes are nearest to each other."""
-    steps = range(-round(_WIDTH / _STEP), round(_WIDTH / _STEP) + 1)
 
     def difference(shift: float) -> tuple[float, float]:
         missed, wrong = mistakes(searches, shift)
         return abs(missed - wrong), missed + wrong
 
-    return min((step * _STEP for step in steps), key=difference)
+    return min(_SHIFTS, key=difference)
 
 
 def print_shares(label: str, searches: Sequence[tuple[RecordedSearch, float]], shift: float) -> None:
@@ -128,10 +134,15 @@ def main() -> None:
     recorded = read_searches(options.files)
     searches = [(search, highest_shift(search, options.model, options.script)) for search in recorded]
     for_fit = [entry for entry in searches if entry[0].is_for_fit(options.fit)]
-    chosen = balanced_shift(for_fit)
-    for label, shift in (("the program's intercept", 0.0), (f"changed by {chosen:+.2f}", chosen)):
+    for label, shift in (
+        ("the program's intercept", 0.0),
+        ("at most 5 % wrong", permitted_shift(for_fit)),
+        ("balanced", balanced_shift(for_fit)),
+    ):
         missed, wrong = mistakes(for_fit, shift)
-        print_shares(f"{label}: in the fit {missed:.3f} missed, {wrong:.3f} wrong", searches, shift)
+        print_shares(
+            f"{label}, {shift:+.2f}: in the fit {missed:.3f} missed, {wrong:.3f} wrong", searches, shift
+        )
 
 
 if __name__ == "__main__":

@@ -199,9 +199,9 @@ async def measure(
                 any(hit.fits and is_right for hit, is_right in zip(answer.hits, right, strict=True))
             )
         if output is not None:
-            rows = [
-                [asdict(known), is_right] for known, is_right in zip(recorder.evidence, right, strict=False)
-            ]
+            # What is weighed before, in bases of several languages, is no hit.
+            evidence = recorder.evidence[len(recorder.evidence) - len(right) :]
+            rows = [[asdict(known), is_right] for known, is_right in zip(evidence, right, strict=True)]
             record = {"corpus": corpus.name, "mode": mode, "kind": question.kind, "text": question.text}
             output.write(json.dumps({**record, "hits": rows}, ensure_ascii=False) + "\n")
     return fits
