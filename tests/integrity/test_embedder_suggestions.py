@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 import httpx
 import pytest
 
-from gristmill import app
+from gristmill import app, events
 from gristmill.settings import Settings
 from tests.api_calls import add_items, assert_healthy, make_base, wait_for_job, wait_until_ended
 from tests.embedding.hashed import HashedEmbedder
@@ -30,11 +30,12 @@ async def add_note(http: httpx.AsyncClient, base: str, content: str) -> None:
     assert (await wait_until_ended(http, added["created"][0]["id"]))["status"] == "completed"
 
 
-async def suggestions(http: httpx.AsyncClient) -> list[tuple[str, dict[str, str]]]:
+async def suggestions(mill: app.Gristmill, http: httpx.AsyncClient) -> list[tuple[str, dict[str, str]]]:
     """Let the reconciler make a pass; the events that suggest an embedder."""
+    await events.sequence_all(mill.db)
     job = await wait_for_job(http, (await http.post("/api/health/reconciler")).json()["jobId"])
     assert job["state"] == "done", job
-    await http.get("/api/events")  # sequences what is committed
+    await events.sequence_all(mill.db)
     page = (await http.get("/api/events", params={"types": "BaseEmbedderSuggested"})).json()
     return [(event["baseId"], event["data"]) for event in page["items"]]
 
@@ -49,13 +50,13 @@ async def test_a_better_embedder_is_suggested_by_one_event(
     assert suggested is not None
     assert (await http.get(f"/api/knowledge-bases/{english}")).json()["suggestedEmbedder"] is None
     event = (chinese, {"embedder": suggested, "currentEmbedder": "hashed"})
-    assert await suggestions(http) == [event]
+    assert await suggestions(mill, http) == [event]
     await add_note(http, chinese, CHINESE + "面粉放在阴凉处。")
-    assert await suggestions(http) == [event], "it is suggested once"
+    assert await suggestions(mill, http) == [event], "it is suggested once"
 
     for number in range(12):
         await add_note(http, chinese, f"{ENGLISH} It is number {number}.")
-    assert await suggestions(http) == [event]
+    assert await suggestions(mill, http) == [event]
     async with mill.db.connection() as tx:
         rows = await (await tx.execute("select name, suggested_embedder from base order by name")).fetchall()
     assert rows == [("chinese", None), ("english", None)], (

@@ -126,8 +126,7 @@ select b.* from ((
  order by case when %(down)s then b.id end desc, b.id;
 
 -- name: page_documents
--- Documents of a base that principals see, up or down from the id of a file, which may be gone: all, those of a status, those of a
--- batch. In the order of the files' ids, so that a place is known without a look at the file.
+-- Documents of a base that principals see, by the ids of their files, up or down from one that may be gone: all, of a status, of a batch.
 select r.*, item_file_status(r.id, r.status, r.error_code, base_is_paused(%(base)s)) as file_status from ((
     select i.id from item i join base b on b.id = i.base_id left join item o on o.id = i.acl_from
      where %(down)s and i.base_id = %(base)s and not i.is_container and i.status <> 'deleting'
