@@ -46,7 +46,7 @@ OWNERS = {
     "embedding": {"default_embedder", "embedder", "provider", "provider_portion"},
     "events": {"dead_letter", "event", "event_head", "event_position", "outbox", "webhook"},
     "files": {"file_batch", "file_batch_item", "stored_file"},
-    "identity": {"api_key", "audit", "idempotency", "organisation", "session"},
+    "identity": {"api_key", "audit", "idempotency", "organisation", "retired_sealing_key", "session"},
     "jobs": {"job", "job_count", "job_history", "lane", "lane_owner", "schedule", "worker"},
     "search": {
         "asked_question",
