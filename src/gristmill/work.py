@@ -62,8 +62,7 @@ class IndexDocument(ItemWork):
     """Read, chunk, embed and publish one version of a leaf."""
 
     kind = "index_document"
-    # A worker has many documents in progress, and a crash costs each an attempt, whichever caused it.
-    attempts = 10
+    attempts = 10  # a crash costs every document in progress an attempt, whichever caused it
 
     version: int
 
@@ -90,8 +89,7 @@ class CheckFileProcessing(ItemWork):
     """Send a version's file to a file processor, and check its conversion until it is done."""
 
     kind = "check_file_processing_result"
-    # For a service that is down for hours; a conversion without progress has its own limit.
-    attempts = 30
+    attempts = 30  # for a service that is down for hours; a conversion without progress has its own limit
 
     version: int
     processor: str
@@ -140,6 +138,8 @@ class DeleteSubtree(Work):
 
     base_id: BaseId
     root_ids: tuple[ItemId, ...]
+    reason: str = "source"  # for the deletion report
+    actor: str | None = None
 
     def key(self) -> str:
         """One job per selection."""
@@ -216,6 +216,8 @@ class DeleteBase(Work):
     priority = Priority.INTERACTIVE
 
     base_id: BaseId
+    reason: str = "person"  # for the deletion report
+    actor: str | None = None
 
     def key(self) -> str:
         """One job per base."""
@@ -285,8 +287,7 @@ class MoveIndex(Work):
 
 @dataclass(frozen=True)
 class SwapEmbedder(Work):
-    """Build the chunks of a base with another embedder while the old ones answer, compare both, then let the new ones take
-    over."""
+    """Build the chunks of a base with another embedder, compare them with the old ones, then let them take over."""
 
     kind = "swap_embedder"
     attempts = 10
@@ -388,7 +389,6 @@ class Reconcile(Work):
         return "reconcile:thorough" if self.thorough else "reconcile"
 
 
-# Kinds that belong to no base: their lanes are their own.
 _WITHOUT_BASE = (DeliverEvents, Reconcile, FindDue, CancelConversion, SyncConnector, SyncAccess)
 KINDS_WITHOUT_BASE = frozenset(kind.kind for kind in _WITHOUT_BASE)
 

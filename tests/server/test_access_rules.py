@@ -44,6 +44,8 @@ PARTS = {
     "asset_hash": "00" * 32,
     "user_id": "u1",
     "exclusion_id": "00000000-0000-7000-8000-000000000001",
+    "hold_id": "00000000-0000-7000-8000-000000000001",
+    "version": "1",
     "chunk_id": "00000000-0000-7000-8000-000000000001",
     "page": "1",
 }  # parts of the resource that the rest of the path names

@@ -27,6 +27,7 @@ WITHOUT = {
     "Page_ExclusionOut_",
     "Page_FailureOut_",
     "Page_IdentityOut_",
+    "Page_HoldOut_",
     "Page_ItemOut_",
     "Page_KeyOut_",
     "Page_LineOut_",

@@ -98,8 +98,9 @@ update base set last_active_at = clock_now(), expires_at = clock_now() + make_in
 select id from base where id = any (%(ids)s::uuid[]) and expires_at <= clock_now();
 
 -- name: find_expired_bases
--- Bases that expired a while ago, the oldest first.
+-- Bases that expired a while ago and that no legal hold covers, the oldest first.
 select id from base where expires_at <= clock_now() - %(grace)s::interval and status <> 'deleting'
+   and not exists (select from legal_hold h where h.base_id = base.id and h.lifted_at is null)
  order by expires_at limit %(limit)s;
 
 -- name: set_base_status

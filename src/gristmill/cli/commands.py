@@ -1,7 +1,9 @@
 """The commands and their options."""
 
 import json
+import os
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +20,7 @@ from gristmill.cli import (
     index_commands,
     key_commands,
     mcp_commands,
+    retention_commands,
     search_commands,
     secret_commands,
 )
@@ -257,6 +260,30 @@ def doctor(as_json: AsJson = False, data_dir: DataDir = None) -> None:
         raise typer.Exit(1)
 
 
+@cli.command(
+    "support-bundle",
+    local=True,
+    examples=["gristmill support-bundle", "gristmill support-bundle /tmp/case.zip"],
+)
+def support_bundle(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Zip file to write.")] = Path(
+        "gristmill-support.zip"
+    ),
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Collect what someone needs who helps you: version, settings, checks, counts and log lines. No secrets, no documents."""
+    from gristmill.cli.support_bundle import write_bundle
+
+    current = load_settings(quiet=True, data_dir=data_dir)
+    missing = run_async(write_bundle(current, os.environ, file))
+    print_json({"file": str(file), "missing": missing}, as_json)
+    messages = console(as_json)
+    messages.print(f"Written to {escape(str(file))}. Look through it before you send it.")
+    if missing:
+        messages.print(f"Not in it: {', '.join(missing)}. missing.json says why.")
+
+
 # With the commands of base_commands.py, question_commands.py, item_commands.py and item_changes.py.
 cli.add_typer(freshness_commands.base_cli)
 cli.add_typer(freshness_commands.item_cli)
@@ -272,6 +299,10 @@ cli.add_typer(key_commands.key_cli, name="keys")
 cli.add_typer(mcp_commands.mcp_cli)
 cli.add_typer(secret_commands.secret_cli)
 cli.command(local=True, examples=["gristmill audit --limit 10"])(key_commands.audit)
+cli.command(
+    "deletions",
+    examples=["gristmill deletions", "gristmill deletions --since 2026-01-01 --csv deletions.csv"],
+)(retention_commands.show_deletions)
 cli.command(
     local=True,
     examples=[

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import gc
+import os
 import signal
 import socket
 import sys
@@ -24,7 +25,7 @@ from gristmill.server import api, mcp
 from gristmill.server.api.caller import is_loopback
 from gristmill.server.http_protocol import BoundedHttpProtocol
 from gristmill.settings import Settings
-from gristmill.telemetry import logs, pipeline_metrics, shared_metrics
+from gristmill.telemetry import logs, pipeline_metrics, recent_log, shared_metrics
 
 _CLOSE_SECONDS = 15.0  # for closing connections and stopping PostgreSQL, after the jobs have ended
 
@@ -41,6 +42,7 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> int:
 
         # With faults: a process that one of them kills must not be started again.
         if settings.single_process or settings.faults or sys.platform != "linux":
+            recent_log.keep_recent(settings.data_dir, "server")
             run_async(_serve_requests(settings, listener, announce_ready, work=settings.worker_processes > 0))
             return 0
         return _supervise(settings, listener, announce_ready)
@@ -50,6 +52,7 @@ def _supervise(settings: Settings, listener: socket.socket, announce_ready: Call
     servers = [f"server-{number + 1}" for number in range(settings.server_processes)]
     workers = [f"worker-{number + 1}" for number in range(settings.worker_processes)]
     shared_metrics.create([*servers, *workers])
+    recent_log.keep_recent(settings.data_dir, "supervisor")
 
     def run_server(name: str, report_ready: Callable[[], None]) -> int:
         return _run_role(name, settings, _serve_requests(settings, listener, report_ready, work=False))
@@ -69,6 +72,7 @@ def _supervise(settings: Settings, listener: socket.socket, announce_ready: Call
 
 def _run_role(name: str, settings: Settings, main: Coroutine[None, None, None]) -> int:
     logs.configure(settings.log_level, settings.log_format, role=name)
+    recent_log.keep_recent(settings.data_dir, name)
     shared_metrics.become(name)
     try:
         run_async(main)
@@ -118,6 +122,7 @@ async def _publish_metrics(mill: app.Gristmill) -> AsyncGenerator[None]:
 async def work(settings: Settings, announce: Callable[[str], None]) -> None:
     """Run a worker until SIGINT or SIGTERM; `announce` is called with the address of its probes, or an empty string if it
     has no port, once it runs."""
+    recent_log.keep_recent(settings.data_dir, f"extra-worker-{os.getpid()}")
     with ExitStack() as bound:
         listener = None
         if settings.worker_port is not None:

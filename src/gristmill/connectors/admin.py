@@ -48,6 +48,7 @@ from gristmill.db import Database, Tx
 from gristmill.errors import Conflict, NotFound
 from gristmill.identity import LOCAL_ORG, OrgId
 from gristmill.jobs import JobId, NewJob, Priority, Schedule
+from gristmill.operations import guards
 from gristmill.operations.delete import mark_for_deletion
 from gristmill.vault import Vault
 from gristmill.work import SyncAccess, SyncConnector
@@ -295,7 +296,8 @@ async def _purge(tx: Tx, locked_bases: dict[BaseId, Base], containers: Sequence[
         if base is None or container.item_id is None:
             continue
         if await catalog.find_item(tx, container.item_id) is not None:
-            job_id = await mark_for_deletion(tx, base, [container.item_id])
+            await guards.refuse_held_items(tx, base, [container.item_id])
+            job_id = await mark_for_deletion(tx, base, [container.item_id], reason="person")
             await events.announce_ready(tx, [base.id], cause=job_id)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from gristmill import catalog, contents, events, faults, jobs
-from gristmill.catalog import Base, Item, ItemId, NewItem, exclusions
+from gristmill.catalog import Base, Item, ItemId, NewItem, exclusions, holds
 from gristmill.connectors import audience_store, document_store, store
 from gristmill.connectors.document_store import KnownDocument
 from gristmill.connectors.markup import strip_unstorable
@@ -392,6 +392,8 @@ async def remove_documents(
             continue
         records = await document_store.record_ids(tx, target.item_id, source_ids)
         if records:
+            held = await holds.find_held_roots(tx, base.id, list(records.values()))
+            source_ids = [key for key in source_ids if records.get(key) not in held]  # the next run sees them
             await mark_for_deletion(tx, base, list(records.values()))
             await events.announce_ready(tx, [base.id])
     await document_store.delete_documents(tx, row.id, source_ids)

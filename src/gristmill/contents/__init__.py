@@ -69,9 +69,14 @@ from gristmill.contents.removal import (
     remove_items,
 )
 from gristmill.contents.versions import (
+    ExpiredVersion,
     FinishedVersion,
+    KeptVersion,
     LiveContent,
     NewVersion,
+    delete_versions,
+    find_expired_versions,
+    find_kept_versions,
     live_content,
     live_original_name,
     live_parts,
@@ -80,6 +85,7 @@ from gristmill.contents.versions import (
     save_versions,
     set_recipe,
     timeline,
+    version_parts,
 )
 
 __all__ = [
@@ -89,8 +95,10 @@ __all__ = [
     "ContentAttachment",
     "ContentPart",
     "ConversionRow",
+    "ExpiredVersion",
     "FinishedVersion",
     "ItemToAnalyse",
+    "KeptVersion",
     "LiveAsset",
     "LiveContent",
     "NewAsset",
@@ -105,6 +113,7 @@ __all__ = [
     "content_assets",
     "content_attachments",
     "content_parts",
+    "delete_versions",
     "drop_conversions",
     "drop_deleting_names",
     "ensure_contents",
@@ -112,6 +121,8 @@ __all__ = [
     "find_complete_content",
     "find_conversion",
     "find_deleting_names",
+    "find_expired_versions",
+    "find_kept_versions",
     "find_unused_blobs",
     "insert_attachments",
     "insert_content_assets",
@@ -150,4 +161,5 @@ __all__ = [
     "timeline",
     "touch_blob",
     "unlock_byte_removal_shared",
+    "version_parts",
 ]

@@ -47,16 +47,60 @@ on conflict (item_id, version) do update
        validators = excluded.validators;
 
 -- name: save_timelines
--- Saves how long versions took, and whether all their images are described.
-update item_version v set timeline = d.timeline, analysed = d.analysed
+-- Saves how long versions took, whether all their images are described, and since when the item has this content.
+update item_version v set timeline = d.timeline, analysed = d.analysed, changed_at = coalesce((
+           select o.changed_at from item i join item_version o on o.item_id = i.id and o.version = i.live_version
+            where i.id = v.item_id and o.content_hash = v.content_hash), v.changed_at)
   from json_to_recordset(%(documents)s::json) d(id uuid, version int, timeline jsonb, analysed boolean)
  where v.item_id = d.id and v.version = d.version;
 
 -- name: delete_old_versions
--- Deletes every version except the live one; returns what they were made of.
-delete from item_version v using item i
- where v.item_id = any (%(ids)s::uuid[]) and i.id = v.item_id and v.version is distinct from i.live_version
+-- Deletes every version except the live one and those that are to be kept; returns what they were made of.
+with old as materialized (
+    select v.item_id, v.version,
+           v.timeline <> '{}' and v.version < i.live_version
+           and (v.content_hash, v.original) is distinct from (n.content_hash, n.original)
+           and item_keeps_versions(i.id, i.base_id) as is_kept
+      from item_version v
+      join item i on i.id = v.item_id
+      left join item_version n on n.item_id = i.id and n.version = i.live_version
+     where v.item_id = any (%(ids)s::uuid[]) and v.version is distinct from i.live_version),
+kept as (
+    update item_version v set replaced_at = coalesce(v.replaced_at, clock_now())
+      from old o where o.is_kept and v.item_id = o.item_id and v.version = o.version)
+delete from item_version v using old o
+ where o.is_kept is not true and v.item_id = o.item_id and v.version = o.version
 returning v.item_id, v.content_hash, v.original;
+
+-- name: find_expired_versions
+-- Kept versions whose time is over, of items that no hold covers.
+select i.base_id, v.item_id, v.version from item_version v
+  join item i on i.id = v.item_id
+  left join retention r on r.base_id = i.base_id
+ where v.replaced_at is not null and v.version <> i.live_version and i.status <> 'deleting'
+   and v.replaced_at < clock_now() - make_interval(days => coalesce(r.version_days, 0))
+   and (%(base)s::uuid is null or i.base_id = %(base)s) and not item_is_held(i.id, i.base_id)
+ order by v.replaced_at limit %(limit)s;
+
+-- name: delete_versions
+-- Deletes these versions; returns what they were made of.
+delete from item_version v using unnest(%(items)s::uuid[], %(versions)s::int[]) u(item, version)
+ where v.item_id = u.item and v.version = u.version
+returning v.item_id, v.content_hash, v.original;
+
+-- name: kept_versions
+-- The versions of an item that newer ones replaced and that are kept, the newest first.
+select v.version, v.content_hash, v.original, v.created_at, v.replaced_at, c.characters
+  from item_version v join content c on c.hash = v.content_hash join item i on i.id = v.item_id
+ where v.item_id = %(item)s and v.replaced_at is not null and v.version <> i.live_version
+ order by v.version desc limit %(limit)s;
+
+-- name: kept_version_parts
+-- The content of a kept version in parts, from an offset on.
+select p.start, p.text, p.page from item_version v
+  join content_part p on p.content_hash = v.content_hash
+ where v.item_id = %(item)s and v.version = %(version)s and v.replaced_at is not null and p.start >= %(after)s
+ order by p.start limit %(limit)s;
 
 -- name: live_parts
 -- The content of the live version in parts, from an offset on.

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from gristmill import catalog
-from gristmill.catalog import ItemId
+from gristmill.catalog import BaseId, ItemId
 from gristmill.contents.assets import NewAsset, insert_version_assets
 from gristmill.contents.blobs import remove_unused_blobs_nowait
 from gristmill.contents.parts import ContentPart
@@ -78,7 +78,7 @@ class _RemovedVersion:
 
 
 async def publish(tx: Tx, finished: Sequence[FinishedVersion]) -> set[ItemId]:
-    """Make versions the live ones, and delete those before them; the items that had an earlier one."""
+    """Make versions the live ones, and delete those before them that are not to be kept; the items that had an earlier one."""
     documents = [
         {
             "id": str(version.item_id),
@@ -102,6 +102,62 @@ async def publish(tx: Tx, finished: Sequence[FinishedVersion]) -> set[ItemId]:
     await remove_unused_blobs_nowait(tx, [row.original for row in removed if row.original is not None])
     await catalog.derive_statuses_above(tx, published)
     return {row.item_id for row in removed}
+
+
+# ── versions that are kept ───────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class ExpiredVersion:
+    """A kept version whose time is over."""
+
+    base_id: BaseId
+    item_id: ItemId
+    version: int
+
+
+async def find_expired_versions(tx: Tx, base_id: BaseId | None, limit: int) -> list[ExpiredVersion]:
+    """Kept versions, of one base or all, whose time is over and that no legal hold covers."""
+    return await queries.many(tx, ExpiredVersion, "find_expired_versions", base=base_id, limit=limit)
+
+
+async def delete_versions(tx: Tx, versions: Sequence[tuple[ItemId, int]]) -> None:
+    """Delete kept versions, with everything that only they use."""
+    removed = await queries.many(
+        tx,
+        _RemovedVersion,
+        "delete_versions",
+        items=[item for item, _ in versions],
+        versions=[version for _, version in versions],
+    )
+    await collect_contents(tx, sorted({row.content_hash for row in removed}))
+    await remove_unused_blobs_nowait(tx, [row.original for row in removed if row.original is not None])
+
+
+@dataclass(frozen=True)
+class KeptVersion:
+    """A version that a newer one replaced."""
+
+    version: int
+    content_hash: bytes
+    original: bytes | None
+    created_at: datetime
+    replaced_at: datetime
+    characters: int | None
+
+
+async def find_kept_versions(tx: Tx, item_id: ItemId, limit: int) -> list[KeptVersion]:
+    """The versions of an item that newer ones replaced and that are kept, the newest first."""
+    return await queries.many(tx, KeptVersion, "kept_versions", item=item_id, limit=limit)
+
+
+async def version_parts(
+    tx: Tx, item_id: ItemId, version: int, *, after: int = 0, limit: int = 16
+) -> list[ContentPart]:
+    """The content of a kept version, from an offset where a part begins."""
+    return await queries.many(
+        tx, ContentPart, "kept_version_parts", item=item_id, version=version, after=after, limit=limit
+    )
 
 
 # ── the live version ─────────────────────────────────────────────────────────────────────────────────────

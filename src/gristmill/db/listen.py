@@ -45,7 +45,7 @@ class Listener:
             await clock.cancel_tasks([self._task])
 
     async def _run(self) -> None:
-        outage = Outage(log, "notifications")
+        outage = Outage(log, "the connection for notifications of the database")
         while True:
             unexpected, reason = None, "the connection ended"
             try:

@@ -279,7 +279,7 @@ class _Wait:
         now = time.monotonic()
         if now - self._reported > _REPORT_EVERY:
             self._reported = now
-            log.info("waiting", extra={"reason": reason, "seconds": round(self.seconds)})
+            log.info("waiting for PostgreSQL", extra={"reason": reason, "seconds": round(self.seconds)})
         time.sleep(_POLL)
 
 

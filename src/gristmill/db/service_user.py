@@ -159,7 +159,10 @@ def _open_parents(user: ServiceUser, target: Path) -> None:
     for folder in (target, *target.parents, real, *real.parents):
         if not user.can_traverse(folder):
             folder.chmod(stat.S_IMODE(folder.stat().st_mode) | stat.S_IXOTH)
-            log.warning("folder opened for traversal, not for reading", extra={"folder": str(folder)})
+            log.warning(
+                "other users can pass through this folder now, not read it: PostgreSQL runs as another user",
+                extra={"folder": str(folder), "uid": user.uid},
+            )
 
 
 def _find_user(name: str) -> ServiceUser | None:

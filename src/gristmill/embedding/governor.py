@@ -44,6 +44,7 @@ QUERY_PATIENCE = timedelta(seconds=2)
 
 # How long a process may use a portion before it has to ask for a new one, so that new processes get their share. Also
 # the interval at which the portion's expiry is renewed.
+_PAUSE_LOG_INTERVAL = 30.0  # seconds: with many requests, each of them would log the same
 _RENEW = timedelta(seconds=5)
 # Two renewals may fail before other processes may take the portion.
 _PORTION_LIFETIME = 3 * _RENEW
@@ -100,6 +101,7 @@ class Governor:
         self._holder = uuid4()
         self._acquire_lock = asyncio.Lock()
         self._portion = Portion()
+        self._pause_logged_at = -_PAUSE_LOG_INTERVAL
         self._valid_until = 0.0  # by the loop's clock
         self._running = 0
         self._waiting = 0
@@ -239,7 +241,12 @@ class Governor:
         self._portion = replace(
             self._portion, requests=0.0
         )  # the next request asks the database, and sees the pause
-        log.info("an embedding provider is paused", extra={"seconds": provider.paused, "code": error.code})
+        if (now := asyncio.get_running_loop().time()) - self._pause_logged_at > _PAUSE_LOG_INTERVAL:
+            self._pause_logged_at = now
+            facts = {"seconds": provider.paused, "code": error.code, "reason": error.message}
+            log.warning(
+                "an embedding provider refuses requests or fails: they wait and are repeated", extra=facts
+            )
         return provider.paused
 
     async def _renew_portion(self) -> None:
@@ -248,14 +255,19 @@ class Governor:
             await clock.pause(_RENEW)
             try:
                 async with self._acquire_lock, self._db.transaction() as tx:
+                    # After a crash of PostgreSQL its row may be gone; this inserts it.
+                    await store.lock_provider(tx, self._key, self.limits)
                     slots = max(self._running, self._portion.slots if self._is_valid() else 0)
                     await store.hold_portion(tx, self._key, self._holder, slots, _PORTION_LIFETIME)
             except DatabaseUnavailable as error:
-                log.warning("a provider's portion can't be renewed", extra={"code": error.code})
+                log.warning(
+                    "this worker's share of an embedding provider's rate limit can't be renewed",
+                    extra={"code": error.code},
+                )
             except (
                 Exception
             ):  # a bug: without this loop other workers would take the portion while it is in use
-                log.exception("a provider's portion can't be renewed")
+                log.exception("this worker's share of an embedding provider's rate limit can't be renewed")
         await self._release()
 
     async def _release(self) -> None:

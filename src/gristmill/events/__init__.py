@@ -40,6 +40,7 @@ from gristmill.events.store import (
     backlog,
     read,
     sweep,
+    sweep_base,
 )
 from gristmill.events.stream import Broadcaster
 from gristmill.events.stream_batch import ITEM, StreamBatch, StreamFilter
@@ -85,4 +86,5 @@ __all__ = [
     "sequence_all",
     "sequence_batch",
     "sweep",
+    "sweep_base",
 ]

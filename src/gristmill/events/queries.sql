@@ -52,9 +52,22 @@ select p.org_id, coalesce((select min(e.position) - 1 from event e where e.org_i
 select min(position) from event where org_id = %(org)s;
 
 -- name: sweep
--- Deletes events that are older than the retention.
+-- Deletes events that are older than the retention, except those of bases under a legal hold or with a longer retention of their own.
 delete from event where seq in (
-    select seq from event where at < clock_now() - %(retention)s::interval limit 10000);
+    select e.seq from event e
+     where e.at < clock_now() - %(retention)s::interval
+       and not exists (select from legal_hold h where h.base_id = e.base_id and h.item_id is null and h.lifted_at is null)
+       and not exists (select from retention r
+                        where r.base_id = e.base_id and e.at >= clock_now() - make_interval(days => r.event_days))
+     limit 10000);
+
+-- name: sweep_base
+-- Deletes events of a base that are older than so many days, unless it is under a legal hold.
+delete from event where seq in (
+    select e.seq from event e
+     where e.base_id = %(base)s and e.at < clock_now() - make_interval(days => %(days)s)
+       and not exists (select from legal_hold h where h.base_id = e.base_id and h.item_id is null and h.lifted_at is null)
+     limit 10000);
 
 -- name: mark_due_webhooks
 -- Active webhooks that want one of the events after a position: sets how far each has to deliver.

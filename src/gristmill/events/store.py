@@ -135,3 +135,8 @@ async def backlog(tx: Tx) -> Backlog:
 async def sweep(tx: Tx, retention: timedelta) -> int:
     """Delete events older than `retention`; how many, at most a batch."""
     return await queries.run(tx, "sweep", retention=retention)
+
+
+async def sweep_base(tx: Tx, base_id: UUID, days: int) -> int:
+    """Delete events of a base older than so many days; how many, at most a batch."""
+    return await queries.run(tx, "sweep_base", base=base_id, days=days)

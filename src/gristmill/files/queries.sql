@@ -55,8 +55,11 @@ select f.id, f.name, f.purpose, f.blob_hash as blob, f.size, f.created_at, f.exp
 delete from stored_file where id = %(id)s returning blob_hash;
 
 -- name: find_expired_files
--- Files that have expired.
-select id from stored_file where expires_at <= clock_now() order by expires_at limit %(limit)s;
+-- Files that have expired, and of which no legal hold covers an item.
+select f.id from stored_file f
+ where f.expires_at <= clock_now()
+   and not exists (select from item i where (i.file_id = f.id or i.id = f.id) and item_is_held(i.id, i.base_id))
+ order by f.expires_at limit %(limit)s;
 
 -- name: items_of_file
 -- The items that are made from a file, in any base.

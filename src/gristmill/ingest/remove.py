@@ -3,7 +3,7 @@
     index       only for a base: its chunks and segments, in batches
     remove      batches of items without children, so from the leaves up. One fenced transaction per batch removes the
                 items with their jobs (waiting ones are deleted, running ones are signalled), chunks, versions and
-                unshared contents, and adds to the receipt
+                unshared contents, notes them in the deletion report, and adds to the receipt
     engine      of a base in a search engine: until that has nothing of what was removed
     blobs       blobs that nothing refers to are deleted from the store, then from the table
 
@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from gristmill import catalog, clock, contents, events, faults, jobs
-from gristmill.catalog import BaseId, ChunkSetId, ItemId
+from gristmill.catalog import BaseId, ChunkSetId, ItemId, deletion_report
 from gristmill.db import Database, Tx
 from gristmill.events import BaseRemoved, Event, ItemsRemoved
 from gristmill.ingest.update_index import ENGINE_RETRY_DELAY, remove_deleted
@@ -164,6 +164,13 @@ class Remover:
             if not item_ids:
                 return False
             batch = await catalog.lock_items(tx, item_ids)
+            await deletion_report.record_deleted_items(
+                tx,
+                batch,
+                reason=str(job.payload.get("reason", "source")),
+                actor=job.payload.get("actor"),
+                job_id=job.id,
+            )
             await forget_jobs(tx, batch)
             await cancel_conversions(tx, batch)
             chunks = await publish.remove_items(tx, base_id, batch)

@@ -165,3 +165,55 @@ select c.id, c.name, c.status, c.embedder, c.dimensions, c.index_kind, c.items, 
 select distinct e.base_id from event e
  where e.at > clock_now() - %(within)s::interval and e.type = 'KnowledgeSpaceAllDocumentsIngested' and e.base_id is not null
  limit %(limit)s;
+
+-- name: support_tables
+-- The tables with their estimated rows and their sizes.
+select jsonb_build_object('table', c.relname, 'rows', c.reltuples::bigint, 'bytes', pg_total_relation_size(c.oid)) as section
+  from pg_class c where c.relkind = 'r' and c.relnamespace = current_schema()::regnamespace order by pg_total_relation_size(c.oid) desc;
+
+-- name: support_bases
+-- The bases, without their names.
+select jsonb_build_object('base', b.id, 'status', b.status, 'error', b.error_code, 'dimensions', b.dimensions, 'index', b.index_kind,
+                          'filling', b.index_fill, 'createdAt', b.created_at) as section
+  from base b order by b.id limit 1000;
+
+-- name: support_items
+-- How many items each base has, by type, status and error.
+select jsonb_build_object('base', i.base_id, 'type', i.type, 'status', i.status, 'error', i.error_code, 'items', count(*)) as section
+  from item i group by i.base_id, i.type, i.status, i.error_code order by count(*) desc limit 1000;
+
+-- name: support_warnings
+-- How many items have each warning.
+select jsonb_build_object('warning', w.warning, 'items', count(*)) as section
+  from item i cross join lateral unnest(i.warnings) w(warning) group by w.warning order by count(*) desc limit 100;
+
+-- name: support_jobs
+-- How many jobs of each kind wait, run and are dead.
+select jsonb_build_object('kind', j.kind, 'state', j.state, 'jobs', count(*), 'oldest', min(j.created_at), 'attempts', max(j.attempt))
+       as section
+  from job j group by j.kind, j.state order by count(*) desc limit 200;
+
+-- name: support_job_errors
+-- How often living jobs failed, by kind and code.
+select jsonb_build_object('kind', j.kind, 'state', j.state, 'code', e.entry ->> 'code', 'failures', count(*), 'last', max(e.entry ->> 'at'))
+       as section
+  from job j cross join lateral jsonb_array_elements(j.errors) e(entry)
+ group by j.kind, j.state, e.entry ->> 'code' order by count(*) desc limit 200;
+
+-- name: support_workers
+-- The workers, and how long ago their leases were renewed.
+select jsonb_build_object('worker', w.id, 'leaseUntil', w.lease_until) as section from worker w limit 200;
+
+-- name: support_webhooks
+-- How many webhooks are active and paused, by error.
+select jsonb_build_object('status', w.status, 'error', w.error_code, 'webhooks', count(*)) as section
+  from webhook w group by w.status, w.error_code limit 100;
+
+-- name: support_runs
+-- How the last runs of connectors ended.
+select jsonb_build_object('state', r.status, 'runs', count(*), 'last', max(r.started_at)) as section
+  from connector_run r group by r.status order by count(*) desc limit 100;
+
+-- name: support_migrations
+-- The migrations that this database has had.
+select jsonb_build_object('number', m.number, 'name', m.name, 'at', m.applied_at) as section from schema_migration m order by m.number;

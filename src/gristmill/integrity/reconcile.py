@@ -19,7 +19,7 @@ records in the event `Reconciled` what it did.
       an item or a base
     counts of jobs that differ from the jobs                   correct them           (thorough passes)
 
-It also collects garbage, which is no damage: files and bases that have expired, chunks of earlier embedders past their retention,
+It also deletes what bases no longer keep (`operations/retention.py`, in thorough passes), and collects garbage, which is no damage: files and bases that have expired, chunks of earlier embedders past their retention,
 conversions that no job checks, blobs that nothing has used for half an hour,
 events past their retention, and in thorough passes contents that nothing has used for an hour. A pass is thorough when none
 was for an hour, or when someone asks for it. It also queues `sweep_index` for each base in a search engine, and suggests embedders
@@ -51,6 +51,7 @@ from gristmill.operations.cancel import cancel_conversions
 from gristmill.operations.files import remove_expired
 from gristmill.operations.next_job import enqueue_next_jobs
 from gristmill.operations.queue import find_stuck_items
+from gristmill.operations.retention import apply_retention
 from gristmill.operations.swap_embedder import remove_set
 from gristmill.search import publish, removal
 from gristmill.search.index import tasks
@@ -159,13 +160,14 @@ class Reconciler:
         await self._repair_connectors(repairs)
         await self._collect_garbage(repairs, thorough)
         if thorough:
+            await apply_retention(self._db)
             await self._queue_sweeps()
             await self._correct_counts()
         if self._embedders is not None:
             await record_suggestions(self._db, self._embedders, thorough=thorough)
         damage = {name: repairs[name] for name in DAMAGE if repairs[name]}
         if damage:
-            log.error("the reconciler repaired damage", extra=damage)
+            log.error("the reconciler repaired damage: this is a defect, please report it", extra=damage)
         return dict(repairs)
 
     async def _suspect_bases(self, thorough: bool) -> list[BaseId]:
@@ -233,7 +235,10 @@ class Reconciler:
         async with self._db.transaction() as tx:
             corrected = await jobs.correct_counts(tx)
         if corrected:
-            log.error("the reconciler corrected counts of jobs", extra={"counts": corrected})
+            log.error(
+                "the reconciler corrected counts of jobs: this is a defect, please report it",
+                extra={"counts": corrected},
+            )
 
     async def _queue_sweeps(self) -> None:
         """Queue the comparison of every base in a search engine with its tables, and drop bases that are gone once more."""

@@ -28,11 +28,12 @@ async def write(db: Database, handler: Handler | None, job: Job, transition: ret
             async with db.transaction() as tx:
                 await store.postpone(tx, job, delay, counted=counted, error=error)
             if error is not None:
-                log.warning("job postponed", extra={**log_fields(job), "by": delay, "code": error.code})
+                fields = {**log_fields(job), "in": delay, "code": error.code, "reason": error.message}
+                log.warning("job failed and will be tried again", extra=fields)
         case retry.Bury(error):
             await _bury(db, handler, job, error)
             fields = {**log_fields(job), "code": error.code, "reason": error.message}
-            log.warning("job is dead", extra=fields)
+            log.warning("job failed for good: it can be retried on the page Queue", extra=fields)
         case retry.FinishCancel():
             async with db.transaction() as tx:
                 await store.finish_cancel(tx, job)

@@ -378,7 +378,7 @@ class Worker:
             await self._complete_and_claim(slots.NO_ROOM)
             async with self._db.transaction() as tx:
                 released = await store.unregister_worker(tx, self.id)
-            log.info("worker stopped", extra={"worker": self.id, "released": released})
+            log.info("worker stopped", extra={"worker": self.id, "jobs_back_in_the_queue": released})
         except DatabaseUnavailable as error:
             log.warning(_NOT_RELEASED, extra={"reason": error.message})
         except Exception:

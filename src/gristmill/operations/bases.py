@@ -10,6 +10,7 @@ import psycopg
 from gristmill import catalog, events, faults, jobs, search
 from gristmill.catalog import Base, BaseId, BaseStatus, IndexKind, OnRestart
 from gristmill.catalog.access import parse_acl
+from gristmill.catalog.deletion_report import DeletionReason
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, hold_embedder
 from gristmill.errors import Conflict, FieldError, Invalid
@@ -151,7 +152,9 @@ async def _restore(tx: Tx, base: Base, embedder: Embedder) -> None:
     await events.record(tx, BaseRestored(base.id))
 
 
-async def delete(db: Database, base_id: BaseId) -> JobId:
+async def delete(
+    db: Database, base_id: BaseId, *, actor: str | None = None, reason: DeletionReason = "person"
+) -> JobId:
     """Hide a base at once and queue the removal of everything in it; its name is free from now on.
 
     The removal does all cleanup: this transaction signals running jobs to stop and cancels waiting ones, deletions within
@@ -159,10 +162,11 @@ async def delete(db: Database, base_id: BaseId) -> JobId:
     """
     async with db.transaction() as tx:
         base = await guards.lock_base(tx, base_id)
+        await guards.refuse_held_base(tx, base)
         await catalog.mark_base_deleting(tx, base.id)
         await jobs.cancel_lane(tx, base.lane)
         await jobs.set_paused(tx, base.lane, paused=False)  # else the removal could never run
         await faults.point("delete_base.marked")
-        (job,) = await jobs.enqueue(tx, NewJob(DeleteBase(base.id), lane=base.lane))
+        (job,) = await jobs.enqueue(tx, NewJob(DeleteBase(base.id, reason, actor), lane=base.lane))
         await events.record(tx, BaseDeleted(base.id, base.name), cause=job.id)
     return job.id

@@ -17,12 +17,13 @@ from typing import Any
 
 from gristmill import catalog, faults, files
 from gristmill.catalog import BaseId, Item, NewItem, Viewer
+from gristmill.catalog.deletion_report import DeletionReason
 from gristmill.db import Database, Tx
 from gristmill.errors import Invalid, NotFound
 from gristmill.files import BatchId, FileBatch, FileId, StoredFile
 from gristmill.identity import OrgId
 from gristmill.jobs import QueueLimits
-from gristmill.operations import add, bases
+from gristmill.operations import add, bases, guards
 from gristmill.operations.cancel import abandon_items
 from gristmill.operations.delete import delete
 from gristmill.operations.uploads import remove_unused
@@ -111,12 +112,22 @@ def _item_of(file: StoredFile, request: FileToAttach) -> NewItem:
     )
 
 
-async def remove_file(db: Database, blobs: BlobStore, file_id: FileId, org: OrgId | None = None) -> None:
-    """Delete a file, and its items in every base."""
+async def remove_file(
+    db: Database,
+    blobs: BlobStore,
+    file_id: FileId,
+    org: OrgId | None = None,
+    *,
+    actor: str | None = None,
+    reason: DeletionReason = "person",
+) -> None:
+    """Delete a file, and its items in every base. If a legal hold covers one of them, nothing is deleted."""
     async with db.connection() as tx:
         items = await files.items_of_file(tx, file_id, org)
+        for item in items:
+            await guards.refuse_held_items(tx, await guards.require_base(tx, item.base_id), [item.item_id])
     for base_id, group in groupby(items, key=lambda item: item.base_id):
-        await delete(db, base_id, [item.item_id for item in group])
+        await delete(db, base_id, [item.item_id for item in group], actor=actor, reason=reason)
         await faults.point("files.removed_from_base")
     async with db.transaction() as tx:
         blob = await files.delete_file(tx, file_id)
@@ -144,7 +155,7 @@ async def remove_expired(db: Database, blobs: BlobStore) -> int:
             expired_files = await files.find_expired_files(tx, _EXPIRED_BATCH)
             expired_bases = await catalog.find_expired_bases(tx, _EXPIRY_GRACE, _EXPIRED_BATCH)
         for file_id in expired_files:
-            await remove_file(db, blobs, file_id)
+            await remove_file(db, blobs, file_id, reason="expiry")
         for base_id in expired_bases:
             await _delete_base(db, base_id)
         removed += len(expired_files) + len(expired_bases)
@@ -154,6 +165,6 @@ async def remove_expired(db: Database, blobs: BlobStore) -> int:
 
 async def _delete_base(db: Database, base_id: BaseId) -> None:
     try:
-        await bases.delete(db, base_id)
+        await bases.delete(db, base_id, reason="expiry")
     except NotFound:
         return  # someone deleted it at the same moment

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gristmill import catalog
-from gristmill.catalog import ADMIN, Base, BaseId, BaseStatus, Item, ItemId, ItemStatus, Viewer
+from gristmill.catalog import ADMIN, Base, BaseId, BaseStatus, Item, ItemId, ItemStatus, Viewer, holds
 from gristmill.db import Reads, Tx
 from gristmill.errors import Conflict, Invalid, NotFound
 
@@ -42,6 +42,27 @@ def refuse_failed_base(base: Base) -> None:
         raise Conflict(
             f"The knowledge base has failed and takes no new work. {base.error_message}",
             code="base_failed",
+        )
+
+
+async def refuse_held_items(tx: Tx, base: Base, roots: Sequence[ItemId]) -> None:
+    """Raise if a legal hold covers something in these subtrees of a locked base."""
+    if held := await holds.find_held_roots(tx, base.id, roots):
+        (item, *_) = await catalog.find_items(tx, sorted(held))
+        raise Conflict(
+            f"{item.title!r}, or something in it, is under a legal hold. It can't be deleted, nor moved to another base, until an "
+            "admin lifts the hold.",
+            code="legal_hold",
+        )
+
+
+async def refuse_held_base(tx: Tx, base: Base) -> None:
+    """Raise if a legal hold covers a locked base or something in it."""
+    if await holds.has_hold(tx, base.id):
+        raise Conflict(
+            f"The knowledge base {base.name!r}, or something in it, is under a legal hold. It can't be deleted until an admin lifts "
+            "the hold.",
+            code="legal_hold",
         )
 
 

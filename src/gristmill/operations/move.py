@@ -6,7 +6,7 @@
 
     refused             what the source of a container or document lists (it would be listed again), documents of connectors, a
                         container into itself, a place where something of that name is, and a subtree that is being worked on if it is
-                        to leave its base. Who is no admin may not change who sees an item by moving it.
+                        to leave its base, or that a legal hold covers. Who is no admin may not change who sees an item by moving it.
 
 Killed before the commit: nothing happened. Killed after: moved, or the job exists.
 """
@@ -107,6 +107,7 @@ async def _move_within(tx: Tx, base: Base, roots: Sequence[Item], parent_id: Ite
 async def _queue_move(
     tx: Tx, base: Base, target: Base, roots: Sequence[Item], parent_id: ItemId | None
 ) -> JobId:
+    await guards.refuse_held_items(tx, base, [item.id for item in roots])
     guards.refuse_failed_base(target)
     await guards.refuse_expired_base(tx, target)
     ids = [item.id for item in roots]

@@ -27,6 +27,9 @@ def configure(level: str, style: Literal["auto", "text", "json"], *, role: str |
     text = style == "text" or (style == "auto" and sys.stderr.isatty())
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
     root = logging.getLogger()
+    for old in root.handlers:
+        if isinstance(old, logging.FileHandler):
+            old.close()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     # These log every request or connection at INFO; our own access log has the fields we want.

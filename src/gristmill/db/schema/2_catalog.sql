@@ -321,10 +321,13 @@ create table item_version (
     original        bytea references blob,      -- the bytes of a page as it was fetched …
     validators      jsonb not null default '{}', -- … and its validators for conditional requests
     created_at      timestamptz not null default clock_now(),
+    changed_at      timestamptz not null default clock_now(), -- since when the item has this content: a reindex keeps it
+    replaced_at     timestamptz,                -- when a newer one took over, if this one is kept
     primary key (item_id, version)
 );
 create index item_version_content on item_version (content_hash);
 create index item_version_original on item_version (original) where original is not null;
+create index item_version_replaced on item_version (replaced_at) where replaced_at is not null;
 
 -- owner: contents
 -- The description of an image in a version: waiting → asking → described | failed; waiting → described, when equal bytes

@@ -34,6 +34,7 @@ from gristmill.server.api.routes import (
     metrics,
     pages,
     queue,
+    retention,
     sample_base,
     saved_searches,
     search,
@@ -70,6 +71,7 @@ _ROUTERS = (
     embedders.router,
     saved_searches.router,
     capabilities.router,
+    retention.router,
     sample_base.router,
 )
 _NO_FRAMEWORK_TELEMETRY: TelemetryConfig = {

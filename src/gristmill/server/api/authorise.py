@@ -218,6 +218,8 @@ PATH_PARAMETER_CHECKS: Mapping[str, Callable[[Tx, Caller, str], Awaitable[None]]
     "embedder_name": _check_nothing,
     "search_id": _check_nothing,
     "exclusion_id": _check_nothing,
+    "hold_id": _check_nothing,
+    "version": _check_nothing,
     "page": _check_nothing,
 }
 

@@ -177,9 +177,9 @@ async def patch_base(
 
 
 @router.delete("/{base_id}", status_code=202)
-async def delete_base(base_id: PathBase, context: CurrentContext) -> DeletedBase:
+async def delete_base(base_id: PathBase, context: CurrentContext, caller: CurrentCaller) -> DeletedBase:
     """Delete a knowledge base with everything in it. From this response on no request returns it."""
-    return DeletedBase(job_id=await bases.delete(context.db, base_id))
+    return DeletedBase(job_id=await bases.delete(context.db, base_id, actor=caller.actor))
 
 
 @router.get("/{base_id}/questions")

@@ -105,11 +105,11 @@ def _refresh_rule(body: ChangedItem) -> dict[str, str] | freshness.Keep | None:
 
 
 @router.delete("/knowledge-items/{item_id}", status_code=202)
-async def delete_item(item_id: PathItem, context: CurrentContext) -> AcceptedOut:
+async def delete_item(item_id: PathItem, context: CurrentContext, caller: CurrentCaller) -> AcceptedOut:
     """Delete an item with everything below it."""
     async with context.db.connection() as tx:
         item = await guards.require_item(tx, item_id)
-    return AcceptedOut.of(await delete.delete(context.db, item.base_id, [item.id]))
+    return AcceptedOut.of(await delete.delete(context.db, item.base_id, [item.id], actor=caller.actor))
 
 
 @router.post("/knowledge-items/{item_id}/reprocess", status_code=202)
@@ -289,11 +289,13 @@ def _parse_parent_id(parent_id: str | None) -> ItemId | None:
 
 
 @router.post("/knowledge-bases/{base_id}/items/delete", status_code=202)
-async def delete_items(base_id: PathBase, body: Selection, context: CurrentContext) -> AcceptedOut:
+async def delete_items(
+    base_id: PathBase, body: Selection, context: CurrentContext, caller: CurrentCaller
+) -> AcceptedOut:
     """Delete items with everything below them. From this response on no request returns them. Of several jobs, `jobId` is the last."""
     accepted = AcceptedOut(root_ids=[], job_id=None)
     for item_ids in await id_batches(context.db, base_id, body):
-        deleted = AcceptedOut.of(await delete.delete(context.db, base_id, item_ids))
+        deleted = AcceptedOut.of(await delete.delete(context.db, base_id, item_ids, actor=caller.actor))
         accepted = AcceptedOut(root_ids=[*accepted.root_ids, *deleted.root_ids], job_id=deleted.job_id)
     return accepted
 

@@ -124,5 +124,5 @@ def _require_item_id(file: StoredFile) -> ItemId:
 @router.delete("/{file_id}", include_in_schema=False)
 async def delete_file(file_id: PathFile, context: CurrentContext, caller: CurrentCaller) -> dict[str, Any]:
     """Delete a file, in every store that it is in."""
-    await remove_file(context.db, context.sources.blobs, FileId(file_id), caller.org)
+    await remove_file(context.db, context.sources.blobs, FileId(file_id), caller.org, actor=caller.actor)
     return objects.deletion(store_ids.file_id(file_id), "file")

@@ -133,12 +133,12 @@ async def change_store_file(
 
 @router.delete("/{store_id}/files/{store_file_id}", include_in_schema=False)
 async def delete_store_file(
-    store_id: PathStore, store_file_id: PathStoreFile, context: CurrentContext
+    store_id: PathStore, store_file_id: PathStoreFile, context: CurrentContext, caller: CurrentCaller
 ) -> dict[str, Any]:
     """Remove a file from a store. A file that was uploaded to `/v1/files` stays there."""
     base = await require_store(context, store_id, ADMIN)
     item = await _require_document(context, base, store_file_id, ADMIN)
-    await delete(context.db, base.id, [item.id])
+    await delete(context.db, base.id, [item.id], actor=caller.actor)
     return objects.deletion(store_ids.file_id(store_file_id), "vector_store.file.deleted")
 
 

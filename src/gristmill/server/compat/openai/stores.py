@@ -135,9 +135,9 @@ async def change_store(
 
 
 @router.delete("/{store_id}", include_in_schema=False)
-async def delete_store(store_id: PathStore, context: CurrentContext) -> dict[str, Any]:
+async def delete_store(store_id: PathStore, context: CurrentContext, caller: CurrentCaller) -> dict[str, Any]:
     """Delete a base with everything in it. Files that were uploaded to `/v1/files` stay."""
-    await bases.delete(context.db, store_id)
+    await bases.delete(context.db, store_id, actor=caller.actor)
     return objects.deletion(store_ids.store_id(store_id), "vector_store.deleted")
 
 

@@ -77,4 +77,27 @@ export const messages = {
   "{n} questions were deleted": "已删除 {n} 个问题",
   "“{name}” was searched by words only: {reason}": "“{name}”仅按词语搜索：{reason}",
   "“{name}” was not searched: {reason}": "未搜索“{name}”：{reason}",
+  Retention: "保留期限",
+  "Set retention": "设置保留期限",
+  "Delete documents this many days after their last change": "文档在最后一次更改后多少天删除",
+  "Empty: they are kept without limit.": "留空：无限期保留。",
+  "Keep earlier versions of documents this many days": "文档的旧版本保留多少天",
+  "Empty: an earlier version is deleted when a newer one replaces it.": "留空：旧版本在被新版本取代时删除。",
+  "Keep events this many days": "事件保留多少天",
+  "Empty: as the server is set.": "留空：按服务器的设置。",
+  "Legal hold": "法律保留",
+  "Until a hold is lifted, nothing that it covers is deleted, whoever or whatever asks for it.":
+    "在解除之前，无论由谁或由什么要求，保留范围内的内容都不会被删除。",
+  "Nothing in this base is under a hold.": "此知识库中没有处于法律保留的内容。",
+  "Lift this legal hold?": "解除此法律保留？",
+  "What it covers can be deleted again: by people, by its source and by retention.":
+    "其范围内的内容又可以被删除：由人、由来源或因保留期限。",
+  "Lift hold": "解除",
+  "The whole base": "整个知识库",
+  Reason: "原因",
+  "Hold the whole base": "保留整个知识库",
+  "Deletion report": "删除报告",
+  "Download the report": "下载报告",
+  "What was deleted, when, by whom and why: with hashes, without contents.":
+    "删除了什么、何时、由谁、为何：含哈希值，不含内容。",
 };

@@ -1,5 +1,5 @@
 // @ts-check
-/** The settings of one base: name, model, chunking, what folders exclude; and deleting the base. */
+/** The settings of one base: name, model, chunking, what folders exclude, retention; and deleting the base. */
 
 import { api } from "../api.js";
 import { baseById, dropBase, putBase } from "../bases.js";
@@ -12,6 +12,7 @@ import { showError, toast } from "../components/toast.js";
 import { go } from "../router.js";
 import { embedderField } from "./base/embedder.js";
 import { questionList } from "./base/questions.js";
+import { retentionSection } from "./base/retention.js";
 import { aclFrom, sharingFields } from "./base/sharing.js";
 
 /** @import { ApiError } from "../api.js" */
@@ -41,7 +42,7 @@ export function page(route) {
         </h1>
       </div>
       <div class="scroll">${() => (loaded.value
-        ? settingsForm(loaded.value.data, loaded.value.etag, loaded)
+        ? [settingsForm(loaded.value.data, loaded.value.etag, loaded), retentionSection(id)]
         : null)}</div>
     </div>
   `;
