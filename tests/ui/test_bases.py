@@ -268,6 +268,12 @@ def test_the_palette_goes_to_a_base_by_its_name(
     page.get_by_role("combobox").fill("Fill")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(f"/b/{base}"))
+    page.get_by_role("button", name="Go to …").click()  # the sidebar hints at both keys
+    expect(page.get_by_role("combobox")).to_be_focused()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Keyboard shortcuts").click()
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+    page.keyboard.press("Escape")
 
 
 def test_a_phone_shows_either_items_or_search(

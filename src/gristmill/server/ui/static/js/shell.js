@@ -47,13 +47,37 @@ function sidebar() {
   return html`
     <aside class="side" aria-label="Gristmill">
       <a class="brand" href="/"><span class="logo">${icon("mill")}</span>Gristmill</a>
+      ${paletteButton()}
       <nav class="nav" aria-label="${t("Pages")}">${navigation()}</nav>
       <h2 id="side-bases">${t("Bases")}</h2>
       <nav class="nav bases" aria-labelledby="side-bases">
         ${each(() => bases.value ?? [], (base) => base.id, baseLink)}
       </nav>
-      <footer>${connectionStatus()}${() => themeButton()}</footer>
+      <footer>${connectionStatus()}${keyboardHelpButton()}${() => themeButton()}</footer>
     </aside>
+  `;
+}
+
+/** What ⌘K opens, for those who don't know the key yet. */
+function paletteButton() {
+  const key = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘K" : "Ctrl K";
+  return html`
+    <button type="button" class="palette-button" aria-keyshortcuts="Control+K Meta+K" @click=${openPalette}>
+      ${icon("search")}<span class="grow">${t("Go to …")}</span><kbd aria-hidden="true">${key}</kbd>
+    </button>
+  `;
+}
+
+function keyboardHelpButton() {
+  return html`
+    <button
+      type="button"
+      class="icon-button"
+      aria-label="${t("Keyboard shortcuts")}"
+      aria-keyshortcuts="?"
+      title="${t("Keyboard shortcuts")} (?)"
+      @click=${openKeyboardHelp}
+    ><kbd aria-hidden="true">?</kbd></button>
   `;
 }
 

@@ -318,6 +318,7 @@ export const messages = {
   Create: "创建",
   Page: "页面",
   "Go to": "前往",
+  "Go to …": "前往……",
   "Go to a base or page, or search everything": "前往知识库或页面，或搜索全部",
   "Search in this base": "在此知识库中搜索",
   "Move in the tree, expand and collapse": "在树中移动；展开与收起",
