@@ -17,7 +17,7 @@ from datetime import timedelta
 
 from fastapi import FastAPI
 
-from gristmill import __version__, clock, faults, jobs, services
+from gristmill import __version__, clock, faults, jobs, secret_references, services
 from gristmill.answers import Asker
 from gristmill.connectors.permissions import PermissionSync
 from gristmill.connectors.registry import ConnectorRegistry
@@ -42,10 +42,8 @@ from gristmill.ingest import (
     move_index,
     update_index,
 )
-from gristmill.ingest.image_describers import (
-    ImageDescriber,
-    VisionDescriber,
-)
+from gristmill.ingest.estimate import Estimator
+from gristmill.ingest.image_describers import ImageDescriber, VisionDescriber
 from gristmill.ingest.move_items import tending_handlers
 from gristmill.ingest.processors import Processor
 from gristmill.ingest.refresh.due import due_schedule
@@ -150,6 +148,7 @@ async def gristmill(
     """Start a Gristmill, and stop it at the end of the block; with `work`, it also runs jobs. `engine` takes the place of the
     search engine of `index_url`."""
     faults.arm(settings.faults)
+    secret_references.use_settings(settings)
     memory.return_freed_memory()
     async with AsyncExitStack() as stack:
         if settings.otlp_endpoint is not None:
@@ -212,7 +211,9 @@ async def gristmill(
         chat_model = services.create_chat_model(settings)
         if chat_model is not None:
             stack.push_async_callback(chat_model.close)
-        asker = Asker(searcher, chat_model)
+        asker = Asker(searcher, chat_model, services.record_chat_usage(settings, db))
+        estimator = Estimator(db, embedders, sources, readers, settings.vision_price)
+        stack.callback(estimator.close)
         blob_folder = settings.data_dir if settings.blob_url is None else None
         readiness = Readiness(db, embedders.default, blob_folder, indexes)
         context = api.ApiContext(
@@ -228,6 +229,7 @@ async def gristmill(
             readiness,
             asker,
             api.ActivityRecorder(db),
+            estimator,
         )
         stack.push_async_callback(context.close)
         context.metrics.streams.set_function(lambda: broadcaster.subscriber_count)
@@ -337,7 +339,9 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> di
     db, sources = parts.db, parts.sources
     private, queue_limits = parts.settings.allow_private_addresses, _queue_limits(parts.settings)
     converter = Converter(db, sources, parts.processors, stages)
-    analyser = ImageAnalyser(db, parts.embedders, sources, parts.analyst, stages)
+    analyser = ImageAnalyser(
+        db, parts.embedders, sources, parts.analyst, stages, services.price_of_image(parts.settings)
+    )
     remover = Remover(db, sources.blobs, parts.indexes)
     expander, rebuilder = (
         Expander(db, private=private, limits=queue_limits, disk=sources.disk, stages=stages),

@@ -16,7 +16,7 @@ from email.utils import parsedate_to_datetime
 
 import httpx
 
-from gristmill import __version__
+from gristmill import __version__, secret_references
 from gristmill.errors import Permanent, Transient
 from gristmill.telemetry import traces
 
@@ -69,8 +69,11 @@ class UnknownHost(Transient):
     code = "host_unknown"
 
 
-def client(*, allow_private: bool, timeout: timedelta = timedelta(seconds=30)) -> httpx.AsyncClient:
-    """An HTTP client; `allow_private` permits addresses of private networks."""
+def client(
+    *, allow_private: bool, timeout: timedelta = timedelta(seconds=30), with_references: bool = False
+) -> httpx.AsyncClient:
+    """An HTTP client; `allow_private` permits addresses of private networks. With `with_references`, keys in its headers may be
+    references to secrets, which are read when a request is sent."""
     plain = httpx.AsyncHTTPTransport(verify=_ssl_context(), retries=0)
     transport = plain if allow_private else _PublicOnlyTransport(plain)
     return httpx.AsyncClient(
@@ -80,7 +83,15 @@ def client(*, allow_private: bool, timeout: timedelta = timedelta(seconds=30)) -
         max_redirects=10,
         headers={"User-Agent": USER_AGENT},
         trust_env=allow_private,
+        event_hooks={"request": [_resolve_references]} if with_references else {},
     )
+
+
+async def _resolve_references(request: httpx.Request) -> None:
+    for name in ("Authorization", "X-Api-Key"):
+        scheme, space, value = request.headers.get(name, "").rpartition(" ")
+        if secret_references.is_reference(value):
+            request.headers[name] = f"{scheme}{space}{await secret_references.resolve(value)}"
 
 
 async def read_limited(response: httpx.Response, limit: int) -> bytes:

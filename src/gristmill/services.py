@@ -1,10 +1,14 @@
 """Builds the services that settings describe: what the disk and connectors may do, models, processors, the search engine."""
 
+from collections.abc import Awaitable, Callable
+from decimal import Decimal
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from gristmill.answers import ChatModelConfig, HttpChatModel
+from gristmill.answers import ChatModelConfig, HttpChatModel, TokenUsage
+from gristmill.catalog import Base
 from gristmill.connectors.registry import ConnectorLimits
+from gristmill.db import Database
 from gristmill.ingest import ReaderPool
 from gristmill.ingest.image_describers import ImageDescriber, OcrDescriber, VisionConfig, VisionDescriber
 from gristmill.ingest.processors import DoclingServe, MinerU, Processor, ProcessorConfig
@@ -15,6 +19,7 @@ from gristmill.search.index.engine_indexes import EngineIndexes
 from gristmill.search.index.opensearch import OpenSearch
 from gristmill.settings import ProcessorSettings, Settings
 from gristmill.sources.disk import SYSTEM_FOLDERS, DiskAccess
+from gristmill.usage import Spending, caller_name, price_of_tokens, settle_base
 
 
 def disk_access(settings: Settings) -> DiskAccess:
@@ -47,6 +52,11 @@ def create_analyst(settings: Settings, readers: ReaderPool) -> ImageDescriber:
             key.get_secret_value() if key is not None else None,
         )
     )
+
+
+def price_of_image(settings: Settings) -> Spending:
+    """What the vision model of the settings takes for an image."""
+    return Spending(settings.vision_model or "vision", 1, 0, Decimal(str(settings.vision_price or 0)))
 
 
 def create_transcriber(settings: Settings) -> HttpTranscriber | None:
@@ -86,6 +96,19 @@ def create_chat_model(settings: Settings) -> HttpChatModel | None:
             settings.chat_timeout,
         )
     )
+
+
+def record_chat_usage(settings: Settings, db: Database) -> Callable[[Base, TokenUsage], Awaitable[None]]:
+    """Counts the tokens of answers in the ledger, by the prices of the settings."""
+
+    async def record(base: Base, tokens: TokenUsage) -> None:
+        cost = price_of_tokens(tokens.prompt, settings.chat_input_price)
+        cost += price_of_tokens(tokens.completion, settings.chat_output_price)
+        spending = Spending(settings.chat_model or "chat", 1, tokens.prompt + tokens.completion, cost)
+        async with db.transaction() as tx:
+            await settle_base(tx, base.org_id, base.id, "chat", spending, caller=caller_name.get())
+
+    return record
 
 
 def create_reranker(settings: Settings) -> HttpReranker | None:

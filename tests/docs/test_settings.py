@@ -28,6 +28,9 @@ COMPUTED = {
     "allowed_paths": "none",
     "trusted_proxies": "loopback",
     "processors": "none",
+    "secret_folders": "none",
+    "secret_variables": "none",
+    "secret_commands": "none",
 }
 WORDS = {
     int: "whole number",
@@ -59,7 +62,8 @@ def in_words(kind: Any) -> str:
     if get_origin(kind) is list:
         return f"list of {in_words(get_args(kind)[0])}s"
     if get_origin(kind) is dict:
-        return f"table of {'embedders' if EmbedderSettings in get_args(kind) else 'processors'}"
+        services = {EmbedderSettings: "embedders", ProcessorSettings: "processors"}
+        return f"table of {services.get(get_args(kind)[1], 'lists')}"
     if get_origin(kind) is Annotated:
         return in_words(get_args(kind)[0])
     if isinstance(kind, type) and issubclass(kind, Path):

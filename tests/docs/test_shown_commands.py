@@ -59,6 +59,10 @@ RUN = (
     "gristmill base hold",
     "gristmill base lift",
     "gristmill deletions",
+    "gristmill limit ",  # these by tests/cli/test_usage.py
+    "gristmill add handbook ~/handbook --dry-run",
+    "gristmill reindex handbook --dry-run",
+    "gristmill base embedder handbook use-multilingual --dry-run",
     "gristmill secrets rotate",  # by tests/crash/test_kill_rotation.py
 )
 

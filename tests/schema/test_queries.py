@@ -20,6 +20,7 @@ PACKAGES = [
     "gristmill.integrity",
     "gristmill.operations",
     "gristmill.search",
+    "gristmill.usage",
 ]
 
 

@@ -20,6 +20,9 @@ OWNERS = {
         "item_refresh",
         "exclusion",
         "folder_watch",
+        "deletion_record",
+        "legal_hold",
+        "retention",
     },
     "connectors": {
         "connector",
@@ -58,6 +61,7 @@ OWNERS = {
         "index_task",
         "segment",
     },
+    "usage": {"request_caller", "usage_day", "usage_limit", "usage_reservation"},
 }
 OWNER = {table: package for package, tables in OWNERS.items() for table in tables}
 

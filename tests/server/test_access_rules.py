@@ -94,6 +94,8 @@ async def create_one_of_each(admin: httpx.AsyncClient) -> dict[str, str]:
     run = (await admin.post(f"/api/connectors/{tool}/sync", json={"dryRun": True})).json()["runId"]
     model = {"name": "ours", "url": "https://example.org/v1", "model": "m", "dimensions": 8}
     embedder = (await admin.post("/api/embedders", json=model)).json()["name"]
+    limit = {"kind": "quota", "measure": "items", "amount": 100}
+    limit_id = (await admin.post("/api/limits", json=limit)).json()["id"]
     saved = (await admin.post("/api/saved-searches", json={"name": "w", "search": {"query": "wheel"}})).json()
 
     async def is_done() -> bool:
@@ -110,6 +112,7 @@ async def create_one_of_each(admin: httpx.AsyncClient) -> dict[str, str]:
         "run_id": run,
         "embedder_name": embedder,
         "search_id": saved["id"],
+        "limit_id": limit_id,
         **await create_store(admin, base),
         **PARTS,
     }

@@ -30,6 +30,7 @@ WITHOUT = {
     "Page_HoldOut_",
     "Page_ItemOut_",
     "Page_KeyOut_",
+    "Page_LimitOut_",
     "Page_LineOut_",
     "Page_RunOut_",
     "Page_SavedSearchOut_",

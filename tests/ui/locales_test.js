@@ -5,15 +5,16 @@ import { messages as shared } from "../../src/gristmill/server/ui/static/js/loca
 import { messages as tend } from "../../src/gristmill/server/ui/static/js/locales/zh-tend.js";
 import { messages as reader } from "../../src/gristmill/server/ui/static/js/locales/zh-reader.js";
 import { messages as admin } from "../../src/gristmill/server/ui/static/js/locales/zh-admin.js";
+import { messages as usage } from "../../src/gristmill/server/ui/static/js/locales/zh-usage.js";
 import { messages as find } from "../../src/gristmill/server/ui/static/js/locales/zh-find.js";
 import { messages as english } from "../../src/gristmill/server/ui/static/js/locales/en.js";
 
 const common = { ...shared, ...tend, ...reader };
-const chinese = { ...common, ...admin, ...find };
+const chinese = { ...common, ...admin, ...usage, ...find };
 /** Modules that are only loaded with the admin pages, which load `zh-admin.js` too. */
 const ADMIN = new RegExp(
   "^(queue|connectors?|connector-(form|run)|events|webhooks|settings|general|models|embedder-form|keys|workers" +
-    "|audit|storage|sign-in|cron|form|secret)\\.js$",
+    "|audit|storage|usage|sign-in|cron|form|secret)\\.js$",
 );
 /** Modules that load `zh-find.js`, or are only loaded by those. */
 const FIND = /^(answer|search-page|filters|saved|new-base|connect|snippets|try-it|criteria)\.js$/;

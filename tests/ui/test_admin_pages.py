@@ -24,6 +24,12 @@ _IS_PAUSED = """async (base) => {
 }"""
 
 
+_IS_COMPLETED = """async ([base, count]) => {
+  const { itemCounts } = await (await fetch(`/api/knowledge-bases/${base}`)).json();
+  return itemCounts.completed === count;
+}"""
+
+
 def unique_name(word: str) -> str:
     """A name that no other test uses."""
     return f"{word} {uuid4().hex[:6]}"
@@ -317,3 +323,43 @@ def test_language_and_theme_are_chosen_and_kept(page: Page, ui_url: str) -> None
     expect(page.get_by_role("heading", name="连接器", exact=True)).to_be_visible()
     assert page.locator("html").get_attribute("lang") == "zh-CN"
     assert page.locator("html").get_attribute("data-theme") == "dark"
+
+
+# ── usage and limits ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_budget_is_estimated_set_used_up_and_removed(page: Page, ui_url: str, api: ApiHelper) -> None:
+    """What a note would cost, a budget that pauses the base, the usage as a table, and the base that goes on."""
+    name = unique_name("budget")
+    base = api.create_base(name)
+    page.goto(f"{ui_url}/b/{base}?add=note")
+    form = page.get_by_role("dialog")
+    form.get_by_label("Text").fill("Rye and oats are ground in autumn.")
+    form.get_by_role("button", name="What would it cost?").click()
+    expect(form.get_by_role("status")).to_contain_text("Documents: 1; texts to embed: 1; tokens:")
+    form.get_by_role("button", name="Add", exact=True).click()
+    page.wait_for_function(_IS_COMPLETED, arg=[base, 1])
+
+    page.goto(f"{ui_url}/settings/usage")
+    used = page.get_by_role("list", name="Usage").get_by_role("listitem").filter(has_text=name)
+    expect(used).to_contain_text("indexing")
+    page.get_by_role("button", name="Set a limit").click()
+    form = page.get_by_role("dialog")
+    form.get_by_label("What", exact=True).select_option("Budget: chunks in all")
+    form.get_by_label("At most").fill("1")
+    form.get_by_label("Base").select_option(name)
+    form.get_by_role("button", name="Set", exact=True).click()
+    row = page.get_by_role("list", name="Budgets and quotas").get_by_role("listitem").filter(has_text=name)
+    expect(row).to_contain_text("1 of 1 chunks in all")
+    expect(row).to_contain_text("used up")
+
+    api.http.post(
+        f"/api/knowledge-bases/{base}/items", json={"items": [{"type": "note", "content": "Bran."}]}
+    )
+    page.goto(f"{ui_url}/b/{base}")
+    expect(page.get_by_text(re.compile("budget of the base .* is used up")).first).to_be_visible()
+    page.goto(f"{ui_url}/settings/usage")
+    row.get_by_role("button", name=re.compile("Remove Budget")).click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove", exact=True).click()
+    expect(row).to_have_count(0)
+    page.wait_for_function(_IS_COMPLETED, arg=[base, 2])

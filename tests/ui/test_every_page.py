@@ -51,6 +51,7 @@ def page_paths(api: ApiHelper) -> Pages:
         "general": ("/settings/general", "All checks passed"),
         "models": ("/settings/models", "quick"),
         "keys": ("/settings/keys", f"key {name}"),
+        "usage": ("/settings/usage", "indexing"),
         "workers": ("/settings/workers", "process"),
         "storage": ("/settings/storage", "Chunks and vectors"),
         "audit": ("/settings/audit", "/api/api-keys"),

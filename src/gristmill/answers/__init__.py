@@ -2,7 +2,15 @@
 
 from gristmill.answers.asker import Asker
 from gristmill.answers.chat_model import ChatModel, ChatModelConfig, HttpChatModel
-from gristmill.answers.model import AnswerEnd, AnswerEvent, AnswerText, Citation, Passage, Retrieved
+from gristmill.answers.model import (
+    AnswerEnd,
+    AnswerEvent,
+    AnswerText,
+    Citation,
+    Passage,
+    Retrieved,
+    TokenUsage,
+)
 
 __all__ = [
     "AnswerEnd",
@@ -15,4 +23,5 @@ __all__ = [
     "HttpChatModel",
     "Passage",
     "Retrieved",
+    "TokenUsage",
 ]

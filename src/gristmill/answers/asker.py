@@ -14,7 +14,7 @@ Nothing is stored, so that a kill at any moment leaves nothing behind. No transa
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -32,6 +32,7 @@ from gristmill.answers.model import (
     TokenUsage,
 )
 from gristmill.answers.prompt import REFUSAL, build_messages
+from gristmill.catalog import Base
 from gristmill.errors import Conflict
 from gristmill.search import DOUBTFUL_SCORE, Hit, Searcher, SearchRequest, SkippedSearch, Target
 
@@ -45,6 +46,7 @@ class Asker:
 
     searcher: Searcher
     model: ChatModel | None
+    record_usage: Callable[[Base, TokenUsage], Awaitable[None]] | None = None
 
     def require_model(self) -> ChatModel:
         """The model, or the error that says how to configure one."""
@@ -85,6 +87,8 @@ class Asker:
         cited = {number: passages[number - 1].hit for number in sorted(reader.cited)}
         citations = [Citation(number, hit) for number, hit in cited.items()]
         is_refusal = not citations and REFUSAL in answer
+        if usage is not None and self.record_usage is not None:
+            await self.record_usage(targets[0].base, usage)
         yield AnswerEnd(answer, citations, is_refusal=is_refusal, usage=usage)
 
     async def _find_hits(

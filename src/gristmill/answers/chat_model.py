@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from gristmill import net
+from gristmill import net, secret_references
 from gristmill.answers.model import ChatMessage, TokenUsage
 from gristmill.errors import Permanent, Transient
 
@@ -56,7 +56,7 @@ class HttpChatModel:
 
     def __init__(self, config: ChatModelConfig) -> None:
         self._config = config
-        self._client = net.client(allow_private=True, timeout=config.timeout)
+        self._client = net.client(allow_private=True, timeout=config.timeout, with_references=True)
         self._asks_for_usage = True
 
     async def reply(self, messages: Sequence[ChatMessage]) -> AsyncGenerator[str | TokenUsage]:
@@ -105,6 +105,7 @@ class HttpChatModel:
         excerpt = " ".join(body[:2_000].decode(errors="replace").split())[:300]
         if self._config.api_key:
             excerpt = excerpt.replace(self._config.api_key, "…")
+        excerpt = secret_references.redact(excerpt)
         message = f"The chat model answered {response.status_code}: {excerpt}"
         if response.status_code == HTTPStatus.TOO_MANY_REQUESTS or response.is_server_error:
             raise Transient(message, code="chat_unavailable", retry_after=net.retry_after(response.headers))

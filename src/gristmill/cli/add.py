@@ -76,6 +76,36 @@ async def add(
     return CommandResult({**response, **({"ended": below} if wait else {})}, succeeded)
 
 
+async def estimate(
+    session: ClientSession, out: Console, base: str, items: list[dict[str, Any]]
+) -> CommandResult:
+    """Show what adding items would embed, without adding them."""
+    if not session.has_our_files and any(item["type"] in ("file", "directory") for item in items):
+        raise Refused(
+            "A server elsewhere can't read the files of this machine before they are uploaded. Run this on the server.",
+            code="folder_elsewhere",
+        )
+    base_id = await base_id_by_name(session, base, create=False)
+    body = {"items": items, "dryRun": True}
+    response = await session.call("POST", f"/knowledge-bases/{base_id}/items", json=body)
+    print_estimate(out, response)
+    return CommandResult(response, not response["failed"])
+
+
+def print_estimate(out: Console, response: Mapping[str, Any]) -> None:
+    """Show what a dry run found."""
+    for entry in response["failed"]:
+        out.print(f"[red]can't be added[/red] {escape(entry['path'])}: {escape(entry['error']['message'])}")
+    about = "" if response["exact"] else "about "
+    cost = "no price is known" if response["cost"] is None else f"cost {about}{response['cost']:,.4f}"
+    out.print(
+        f"{response['documents']:,} documents, {about}{response['chunks']:,} chunks. To embed: {about}{response['texts']:,} texts, "
+        f"{response['tokens']:,} tokens; {cost}."
+    )
+    for note in response["notes"]:
+        out.print(f"[dim]{escape(note)}[/dim]")
+
+
 def print_suggestion(out: Console, base: Mapping[str, Any]) -> None:
     """Say which embedder knows the languages of a base better than its own, if there is one."""
     if (other := base["suggestedEmbedder"]) is not None:

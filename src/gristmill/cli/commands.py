@@ -23,11 +23,13 @@ from gristmill.cli import (
     retention_commands,
     search_commands,
     secret_commands,
+    usage_commands,
 )
 from gristmill.cli.common import (
     AsJson,
     BaseName,
     DataDir,
+    DryRun,
     OptionalBase,
     choose_server,
     load_settings,
@@ -144,6 +146,7 @@ def add(
         bool,
         typer.Option("--wait", help="Wait until everything is searchable; exit with 1 if an item failed."),
     ] = False,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
@@ -153,6 +156,8 @@ def add(
     items = adding.items_to_add(things or [], note or [], ignore or [])
 
     async def run(session: Any) -> adding.CommandResult:
+        if dry_run:
+            return await adding.estimate(session, console(as_json), base, items)
         return await adding.add(session, console(as_json), base, items, wait=wait)
 
     _finish(run_with_client(run, data_dir, work=wait), as_json)
@@ -182,6 +187,7 @@ def reindex(
         bool,
         typer.Option("--wait", help="Wait until the items are reindexed; exit with 1 if an item failed."),
     ] = False,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
@@ -190,7 +196,7 @@ def reindex(
 
     async def run(session: Any) -> Any:
         return await reindexing.reindex(
-            session, console(as_json), base, item or [], on_active=on_active, wait=wait
+            session, console(as_json), base, item or [], on_active=on_active, wait=wait, dry_run=dry_run
         )
 
     _finish(run_with_client(run, data_dir, work=wait), as_json)
@@ -298,6 +304,10 @@ cli.command(examples=["gristmill sync work --wait", "gristmill sync work --dry-r
 cli.add_typer(key_commands.key_cli, name="keys")
 cli.add_typer(mcp_commands.mcp_cli)
 cli.add_typer(secret_commands.secret_cli)
+cli.command(examples=["gristmill usage", "gristmill usage handbook --since 2026-11-01 --csv"])(
+    usage_commands.usage
+)
+cli.add_typer(usage_commands.limit_cli)
 cli.command(local=True, examples=["gristmill audit --limit 10"])(key_commands.audit)
 cli.command(
     "deletions",

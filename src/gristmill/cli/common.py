@@ -23,6 +23,9 @@ DataDir = Annotated[
         "--data-dir", metavar="PATH", help="Folder with all data; by default in the user's data folder."
     ),
 ]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Change nothing; show what would be embedded and what it costs.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 BaseName = Annotated[str, typer.Argument(help="Name of the base.", autocompletion=complete_base_names)]
 OptionalBase = Annotated[

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from gristmill import clock
 from gristmill.cli.base_commands import base_cli
-from gristmill.cli.common import AsJson, BaseName, DataDir, run_with_client
+from gristmill.cli.common import AsJson, BaseName, DataDir, DryRun, run_with_client
 from gristmill.cli.output import console, print_json
 from gristmill.errors import Invalid
 
@@ -55,11 +55,12 @@ def change_embedder(
     ] = False,
     revert: Annotated[bool, typer.Option("--revert", help="Go back to the embedder before.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended, or waits for you.")] = False,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
     """Change the embedder of a base while it answers. Without another embedder, shows how far the last change is."""
-    from gristmill.cli.add import base_id_by_name
+    from gristmill.cli.add import base_id_by_name, print_estimate
 
     actions = [
         word for word, chosen in (("approve", approve), ("cancel", cancel), ("revert", revert)) if chosen
@@ -67,22 +68,27 @@ def change_embedder(
     body = _request_body(embedder, max_tokens, gate)
     if len(actions) + (body is not None) > 1:
         raise Invalid("Name another embedder or chunking, or one of --approve, --cancel and --revert.")
+    if dry_run and body is None:
+        raise Invalid("--dry-run estimates a change: name another embedder or chunking.", code="bad_option")
 
     async def run(session: Any) -> dict[str, Any]:
         url = f"/knowledge-bases/{await base_id_by_name(session, name, create=False)}/embedder"
         if actions:
             swap = await session.call("POST", f"{url}/{actions[0]}")
         elif body is not None:
-            swap = await session.call("POST", url, json=body)
+            swap = await session.call("POST", url, json={**body, "dryRun": dry_run})
         else:
             swap = await session.call("GET", url)
-        while wait and swap["state"] in ("building", "comparing"):
+        while wait and not dry_run and swap["state"] in ("building", "comparing"):
             await clock.pause(_POLL_INTERVAL)
             swap = await session.call("GET", url)
         return swap
 
     swap = run_with_client(run, data_dir, work=wait)
     print_json(swap, as_json)
+    if dry_run:
+        print_estimate(console(as_json), swap)
+        return
     console(as_json).print(escape(_MESSAGES[swap["state"]].format(**swap, reason=_reason(swap))))
     if wait and swap["state"] == "refused":
         raise typer.Exit(1)

@@ -2,7 +2,7 @@
 created before any other exists, with or without a running server."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, get_args
 from uuid import UUID
 
 from rich.console import Console
@@ -12,7 +12,7 @@ from gristmill import identity
 from gristmill.catalog import access
 from gristmill.cli.output import new_table, print_json
 from gristmill.db import Database
-from gristmill.errors import Conflict, NotFound
+from gristmill.errors import Conflict, Invalid, NotFound
 from gristmill.identity import ApiKey, KeyId, NewApiKey, Organisation, Role, audit
 
 _MAX_KEYS = 500
@@ -91,11 +91,23 @@ async def print_keys(db: Database, out: Console, *, as_json: bool) -> None:
     out.print(table)
 
 
-async def print_audit(db: Database, out: Console, organisation: str, *, limit: int, as_json: bool) -> None:
+def audit_filter(actor: str | None, action: str | None) -> audit.AuditFilter:
+    """The filter that the options describe."""
+    if action is None:
+        return audit.AuditFilter(actor=actor)
+    for known in get_args(audit.AuditAction):
+        if known == action:
+            return audit.AuditFilter(actor=actor, action=known)
+    raise Invalid(f"{action!r} is not an action. Use change, export, read or sign_in.", code="bad_option")
+
+
+async def print_audit(
+    db: Database, out: Console, organisation: str, *, limit: int, chosen: audit.AuditFilter, as_json: bool
+) -> None:
     """Print the audit log of an organisation, newest first."""
     org = await _find_organisation(db, organisation)
     async with db.connection() as tx:
-        entries = await audit.find_all(tx, org.id, limit=limit)
+        entries = await audit.find_all(tx, org.id, limit=limit, chosen=chosen)
     if as_json:
         from gristmill.server.api.schemas.keys import AuditOut  # imports the server, which takes a second
 

@@ -111,19 +111,27 @@ def revoke_key(
 
 def audit(
     org: Annotated[str, typer.Option("--org", metavar="NAME", help="Organisation.")] = "local",
+    actor: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only callers whose name contains this.")
+    ] = None,
+    action: Annotated[
+        str | None, typer.Option(metavar="WORD", help="Only change, export, read or sign_in.")
+    ] = None,
     limit: Annotated[
         int, typer.Option(min=1, max=500, metavar="NUMBER", help="Maximum number of entries.")
     ] = 50,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Show the requests that may have changed something and their callers, newest first."""
+    """Show who changed, exported and, with `audit_reads`, read what, and who signed in, newest first."""
     from gristmill.cli import key_admin as keys
     from gristmill.cli.open_database import open_database
 
+    chosen = keys.audit_filter(actor, action)
+
     async def run() -> None:
         async with open_database(current) as db:
-            await keys.print_audit(db, out, org, limit=limit, as_json=as_json)
+            await keys.print_audit(db, out, org, limit=limit, chosen=chosen, as_json=as_json)
 
     current = load_settings(quiet=True, data_dir=data_dir)
     run_async(run())

@@ -7,18 +7,36 @@ from rich.console import Console
 from rich.markup import escape
 
 from gristmill import clock
-from gristmill.cli.add import POLL_INTERVAL, CommandResult, base_id_by_name, print_results, wait_for_items
+from gristmill.cli.add import (
+    POLL_INTERVAL,
+    CommandResult,
+    base_id_by_name,
+    print_estimate,
+    print_results,
+    wait_for_items,
+)
 from gristmill.cli.client_session import ClientSession
 
 _LIVE_STATES = ("queued", "delayed", "running")
 
 
 async def reindex(
-    session: ClientSession, out: Console, base: str, item_ids: Sequence[str], *, on_active: str, wait: bool
+    session: ClientSession,
+    out: Console,
+    base: str,
+    item_ids: Sequence[str],
+    *,
+    on_active: str,
+    wait: bool,
+    dry_run: bool = False,
 ) -> CommandResult:
-    """Reindex these items of a base, or all of them."""
+    """Reindex these items of a base, or all of them; with `dry_run`, only show what that would embed."""
     base_id = await base_id_by_name(session, base, create=False)
     ids = list(item_ids) or [str(item["id"]) for item in await session.client.items(base_id)]
+    if dry_run:
+        estimate = await session.client.reindex(base_id, ids, dryRun=True)
+        print_estimate(out, estimate)
+        return CommandResult(estimate, True)
     response = await session.client.reindex(base_id, ids, onActive=on_active)
     failed: list[dict[str, Any]] = response["failed"]
     for entry in failed:

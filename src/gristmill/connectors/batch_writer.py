@@ -28,6 +28,7 @@ from gristmill.jobs import Job, Priority
 from gristmill.operations import uploads
 from gristmill.operations.delete import mark_for_deletion
 from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
+from gristmill.operations.quotas import fail_beyond_quota
 from gristmill.sources.blobs import Blob, BlobStore
 
 _MAX_TITLE = 500
@@ -222,7 +223,10 @@ class BatchWriter:
         if target.is_deleted or not prepared.batch.documents:
             return
         container = target.item_id or await _create_container(tx, row, run, base)
-        documents = await _without_excluded(tx, container, prepared.batch.documents)
+        # Without the documents that people deleted from the connector's container.
+        sources = [("record", document.ref.source_id) for document in prepared.batch.documents]
+        places = await exclusions.find_excluded(tx, container, sources)
+        documents = [each for place, each in enumerate(prepared.batch.documents) if place not in places]
         keys = sorted({document.audience for document in documents})
         acl_by_audience = await audience_store.audience_acls(tx, row.id, keys) if row.acl is None else {}
         record_ids = await document_store.record_ids(
@@ -241,6 +245,7 @@ class BatchWriter:
             new_items = [
                 await _record_item(tx, row, document, acl_by_audience, prepared) for document in new_documents
             ]
+            new_items = await fail_beyond_quota(tx, base.id, new_items)
             inserted = await catalog.insert_items(tx, base.id, container, new_items, cause=run.id)
             record_ids |= {
                 document.ref.source_id: item.id
@@ -251,13 +256,6 @@ class BatchWriter:
         await enqueue_next_jobs(tx, base, changed_items, Priority.NORMAL)
         await catalog.derive_statuses_above(tx, [item.id for item in changed_items])
         await _sync_attachments(tx, run, base, record_ids, prepared)
-
-
-async def _without_excluded(tx: Tx, container: ItemId, documents: Sequence[Document]) -> list[Document]:
-    """Without the documents that people deleted from the connector's container."""
-    sources = [("record", document.ref.source_id) for document in documents]
-    places = await exclusions.find_excluded(tx, container, sources)
-    return [document for place, document in enumerate(documents) if place not in places]
 
 
 async def _sync_attachments(
@@ -290,7 +288,7 @@ async def _sync_attachments(
             continue
         if not await contents.lock_blobs_shared(tx, [blob.hash for _, blob in new_attachments]):
             raise Transient("An attachment was being deleted at this moment.", code="upload_lost")
-        new = [_attachment_item(attachment, blob) for attachment, blob in new_attachments]
+        new = await fail_beyond_quota(tx, base.id, [_attachment_item(*each) for each in new_attachments])
         inserted = await catalog.insert_items(tx, base.id, record_id, new, cause=run.id)
         await record_filed_events(tx, inserted)
         await enqueue_next_jobs(tx, base, inserted, Priority.NORMAL)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import SecretStr, ValidationError
 
-from gristmill import validation
+from gristmill import secret_references, validation
 from gristmill.connectors import feeds, git_repository, mediawiki, object_store, webdav
 from gristmill.connectors.confluence import connector as confluence
 from gristmill.connectors.github import connector as github
@@ -77,6 +77,7 @@ class ConnectorRegistry:
 
     async def check(self, kind: str, config: dict[str, Any], credentials: str) -> str:
         """Ask the tool who the credentials belong to; a WorkError when it refuses them or can't be reached."""
+        credentials = await secret_references.resolve_json(credentials)
         connector = _open(self.kind(kind), config, credentials, self.limits)
         try:
             account = await connector.check()
@@ -90,7 +91,8 @@ class ConnectorRegistry:
     @asynccontextmanager
     async def open_connector(self, row: ConnectorRow) -> AsyncGenerator[Connector]:
         """The connector of a row, open until the end of the block."""
-        credentials = self._vault.open(row.credentials, credentials_purpose(row.id))
+        sealed = self._vault.open(row.credentials, credentials_purpose(row.id))
+        credentials = await secret_references.resolve_json(sealed)
         connector = _open(self.kind(row.type), row.config, credentials, self.limits)
         try:
             yield connector

@@ -175,7 +175,9 @@ class OpenAIEmbedder:
             raise Transient("The embedder was closed; this process is stopping.", code="embedder_closed")
         limit = min(self._settings.timeout, _QUERY_TIMEOUT) if query else self._settings.timeout
         if self._client is None:
-            self._client = net.client(allow_private=self._allow_private, timeout=self._settings.timeout)
+            self._client = net.client(
+                allow_private=self._allow_private, timeout=self._settings.timeout, with_references=True
+            )
         try:
             # httpx limits each single wait of a request; a server that sends byte by byte would never time out.
             async with (

@@ -6,11 +6,14 @@ may not have been carried out.
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Literal
 from uuid import UUID
 
 from gristmill.db import Tx
 from gristmill.identity.organisation import OrgId
 from gristmill.identity.store import queries
+
+AuditAction = Literal["sign_in", "export", "read", "change"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class AuditEntry:
     client: str | None
     status: int | None
     took_ms: int | None
+    action: AuditAction
 
 
 async def begin(
@@ -84,6 +88,24 @@ async def record(
     await end(tx, ids[0], status, 0)
 
 
+async def record_sign_in(
+    tx: Tx,
+    org: OrgId,
+    *,
+    actor: str,
+    role: str,
+    status: int,
+    path: str = "/api/sign-in",
+    key_id: UUID | None = None,
+    client: str | None = None,
+) -> None:
+    """Log that someone signed in, or tried to, in the transaction that opens the session. `path` says how: a path below
+    `/api/sign-in`, or `/api/session` with an API key."""
+    await record(
+        tx, org, actor=actor, role=role, method="POST", path=path, status=status, key_id=key_id, client=client
+    )
+
+
 async def end(tx: Tx, entry: UUID, status: int, took_ms: int) -> None:
     """Log the status of the response."""
     await queries.run(tx, "end_audit", id=entry, status=status, took=took_ms)
@@ -99,6 +121,7 @@ class AuditFilter:
     failed: bool = False
     since: datetime | None = None
     until: datetime | None = None
+    action: AuditAction | None = None
 
 
 EVERY_REQUEST = AuditFilter()

@@ -93,12 +93,13 @@ update audit set status = %(status)s, took_ms = %(took)s where id = %(id)s;
 
 -- name: list_audit
 -- Requests of an organisation, newest first, before a cursor.
-select id, at, actor, key_id, role, method, path, client, status, took_ms from audit
+select id, at, actor, key_id, role, method, path, client, status, took_ms, audit_action(method, path) as action from audit
  where org_id = %(org)s and (%(before)s::uuid is null or id < %(before)s)
    and (%(actor)s::text is null or strpos(lower(actor), lower(%(actor)s)) > 0)
    and (%(path)s::text is null or strpos(lower(path), lower(%(path)s)) > 0)
    and (%(method)s::text is null or method = %(method)s)
    and (not %(failed)s or status >= 400)
+   and (%(action)s::text is null or audit_action(method, path) = %(action)s)
    and (%(since)s::timestamptz is null or at >= %(since)s)
    and (%(until)s::timestamptz is null or at < %(until)s)
  order by id desc limit %(limit)s;

@@ -31,6 +31,7 @@ from gristmill.ingest.task import IndexTask
 from gristmill.jobs import Outcome, Priority, QueueLimits
 from gristmill.operations.delete import mark_for_deletion
 from gristmill.operations.next_job import enqueue_next_jobs, has_room, pause_until_room, record_filed_events
+from gristmill.operations.quotas import fail_beyond_quota
 
 MAX_DEPTH = 3
 MAX_DOCUMENTS = 10_000
@@ -127,6 +128,7 @@ class AttachmentFiler:
             if key not in known
         ]
         if new_items:
+            new_items = await fail_beyond_quota(tx, base.id, new_items)
             inserted = await catalog.insert_items(tx, base.id, item.id, new_items, listed_version=version)
             await record_filed_events(tx, inserted)
             wanted += inserted

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from gristmill import catalog, contents, faults, jobs
+from gristmill import catalog, contents, faults, jobs, usage
 from gristmill.catalog import Base, ChunkSet, ItemId, MissingItem, Swap
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, embed_each
@@ -24,10 +24,12 @@ from gristmill.ingest.chunk import Chunker, TextChunk, token_limit, token_overla
 from gristmill.ingest.embed import Vector
 from gristmill.ingest.images import description_chunks
 from gristmill.ingest.offload import CpuOffload
+from gristmill.ingest.reserve import Purse
 from gristmill.jobs import Activity, Job
 from gristmill.readers import TextPart
 from gristmill.search import Chunk, publish
 from gristmill.search.publish import PreparedWrite, VersionChunks, text_hash
+from gristmill.usage import Spending
 
 BATCH_CHUNKS = 64
 _ITEMS = 64  # of which a batch is made
@@ -54,9 +56,8 @@ class _Vectors:
     """The vectors of texts by hash, and how many of them were made for this."""
 
     by_hash: dict[bytes, Vector]
-    embedded: int
     reused: int
-    tokens: int
+    spending: Spending
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,8 @@ class _Build:
 class ChunkSetBuilder:
     """Builds sets of chunks."""
 
-    def __init__(self, db: Database, offload: CpuOffload) -> None:
-        self._db, self._offload = db, offload
+    def __init__(self, db: Database, offload: CpuOffload, purse: Purse) -> None:
+        self._db, self._offload, self._purse = db, offload, purse
 
     async def build(self, job: Job, base: Base, swap: Swap, chunk_set: ChunkSet, embedder: Embedder) -> bool:
         """Build some of the items that a set lacks; False when it lacks none."""
@@ -160,17 +161,28 @@ class ChunkSetBuilder:
             known = await publish.reusable_vectors(tx, every_set, list(texts))
         new = {digest: text for digest, text in texts.items() if digest not in known}
         if not new:
-            return _Vectors(known, 0, len(texts), 0)
-        await faults.point("swap.before_call")
+            return _Vectors(known, len(texts), Spending(build.embedder.name))
         longest_first = sorted(new, key=lambda digest: -len(new[digest]))
-        with build.job.during(Activity.AWAY):
-            vectors = await embed_each(build.embedder, [new[digest] for digest in longest_first])
-        for digest, vector in zip(longest_first, vectors, strict=True):
-            if isinstance(vector, WorkError):
-                raise vector
-            known[digest] = vector
-        tokens = await asyncio.to_thread(_count_tokens, build.embedder, list(new.values()))
-        return _Vectors(known, len(new), len(texts) - len(new), tokens)
+        ordered = [new[digest] for digest in longest_first]
+        grant = await self._purse.reserve_for_job(build.embedder, build.job, build.base, ordered)
+        try:
+            if grant.wait is not None:  # pieces are written whole
+                raise grant.wait
+            await faults.point("swap.before_call")
+            with build.job.during(Activity.AWAY):
+                vectors = await embed_each(build.embedder, ordered)
+            for digest, vector in zip(longest_first, vectors, strict=True):
+                if isinstance(vector, WorkError):
+                    raise vector
+                known[digest] = vector
+        except BaseException:
+            await self._give_back(grant.spending)
+            raise
+        return _Vectors(known, len(texts) - len(new), grant.spending)
+
+    async def _give_back(self, spending: Spending) -> None:
+        if spending.reservation is not None:
+            await self._purse.release([spending.reservation])
 
     # ── write ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -193,6 +205,8 @@ class ChunkSetBuilder:
                     await faults.point("swap.before_write")
                     break
             wanted = left
+        if vectors is not None:
+            await self._give_back(vectors.spending)  # nothing is left of it if it was written
         await faults.point("swap.batch_written")
         return len(wanted) == len(pieces)
 
@@ -213,10 +227,13 @@ class ChunkSetBuilder:
             await catalog.count_embedded(
                 tx,
                 build.swap.id,
-                embedded=vectors.embedded,
+                embedded=vectors.spending.texts,
                 reused=vectors.reused,
-                tokens=vectors.tokens,
+                tokens=vectors.spending.tokens,
             )
+        kind = "swap" if build.swap is not None else "move"
+        cause = build.swap.id if build.swap is not None else build.job.id
+        await usage.settle_base(tx, build.base.org_id, build.base.id, kind, vectors.spending, cause=cause)
         await jobs.reset_attempts(tx, [build.job])
 
     async def _write_pieces(
@@ -248,7 +265,3 @@ def _version_chunks(piece: _Piece, vectors: _Vectors) -> VersionChunks:
         for chunk in piece.chunks
     ]
     return VersionChunks(piece.item.id, piece.item.title, piece.item.version, chunks)
-
-
-def _count_tokens(embedder: Embedder, texts: Sequence[str]) -> int:
-    return sum(map(embedder.count_tokens, texts))

@@ -2,6 +2,7 @@
 
     take       the next chunks from the queue, at most `size` (embed_queue.py)
     look up    a text that has a vector already, in this batch or in a base of the same embedder, costs nothing
+    reserve    what the other texts cost, of the budgets; documents whose texts no budget has room for wait in the job queue
     embed      the other texts, longest first
     hand on    to the write stage; the next batch is taken after this one is committed
 
@@ -15,9 +16,10 @@ others, while a probe text succeeds) gets a counted attempt. After a rate limit 
 """
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import numpy as np
@@ -29,10 +31,12 @@ from gristmill.embedding import Embedder
 from gristmill.errors import Transient, WorkError
 from gristmill.ingest.chunk import TextChunk
 from gristmill.ingest.embed_queue import DocumentQueue, EmbedQueue, QueuedChunk
+from gristmill.ingest.reserve import Purse
 from gristmill.ingest.task import EmbeddedChunks, IndexTask, WaitReason
 from gristmill.jobs import Snooze
 from gristmill.search import Chunk
 from gristmill.telemetry import pipeline_metrics
+from gristmill.usage import BudgetUsedUp, Grant, Spending
 
 MIN_BATCH, MAX_BATCH = 16, 200  # chunks
 PARALLEL = 2  # batches: while one is written, the next is embedded
@@ -52,6 +56,14 @@ FindVectors = Callable[[str, Base, Sequence[bytes]], Awaitable[dict[bytes, Vecto
 EmbedEach = Callable[[Embedder, Sequence[str]], Awaitable[Sequence[VectorOrError]]]
 
 
+@dataclass(frozen=True)
+class _ReservedTexts:
+    """The texts that may be embedded, and those that have to wait, by hash."""
+
+    granted: Sequence[bytes]
+    denied: Mapping[bytes, BudgetUsedUp]
+
+
 class EmbedStage:
     """The embed stage of one embedder. It alone changes the queues of its documents."""
 
@@ -61,9 +73,11 @@ class EmbedStage:
         find_vectors: FindVectors,
         write: Callable[[Sequence[EmbeddedChunks]], Awaitable[None]],
         embed_each: EmbedEach,
+        purse: Purse,
     ) -> None:
         self._embedder, self._find_vectors = embedder, find_vectors
         self._write, self._embed_each = write, embed_each
+        self._purse = purse
         self._documents: dict[IndexTask, DocumentQueue] = {}
         self._queue = EmbedQueue()
         self._running: set[asyncio.Task[None]] = set()
@@ -133,10 +147,11 @@ class EmbedStage:
             if not batch and not ended:
                 return
             self._busy += 1
+            grants: dict[IndexTask, Grant] = {}
             try:
                 if len(batch) == 1 and batch[0].queue.batch_limit == 1:
                     await self._probe_embedder()
-                embedded = await self._embed_batch(batch)
+                embedded = await self._embed_batch(batch, grants)
                 await faults.point("index.embedded")
             except Transient as error:
                 self._back_off(batch, ended, error)
@@ -149,12 +164,22 @@ class EmbedStage:
                     EmbeddedChunks(queue.task, (), queue.totals) for queue in ended if queue.task not in tasks
                 ]
                 await self._write([message for message in embedded if not message.task.completion.is_done])
+                _pause_without_budget(grants)
             finally:
                 self._busy -= 1
+                await self._give_back(grants)
                 for queued in batch:
                     self._pending_vectors.pop(queued.digest, None)
 
-    async def _embed_batch(self, batch: Sequence[QueuedChunk]) -> list[EmbeddedChunks]:
+    async def _give_back(self, grants: Mapping[IndexTask, Grant]) -> None:
+        """Give back what was reserved and not written; if the database is down, the end of the jobs does."""
+        ids = [grant.spending.reservation for grant in grants.values()]
+        with contextlib.suppress(Transient):
+            await self._purse.release([reservation for reservation in ids if reservation is not None])
+
+    async def _embed_batch(
+        self, batch: Sequence[QueuedChunk], grants: dict[IndexTask, Grant]
+    ) -> list[EmbeddedChunks]:
         if not batch:
             return []
         known: dict[bytes, Vector] = {}
@@ -167,12 +192,13 @@ class EmbedStage:
         }
         started = time.monotonic()
         new = await self._embed_new_texts(
-            {digest: text for digest, text in texts.items() if digest not in in_other_batch},
-            list({queued.queue.task for queued in batch}),
+            {digest: text for digest, text in texts.items() if digest not in in_other_batch}, batch, grants
         )
         # Waited for last, because the other batch may be waiting for vectors of this one.
         for digest, pending in in_other_batch.items():
             vector = await pending
+            if isinstance(vector, BudgetUsedUp):
+                continue  # of another base: this one asks for it itself, in its next batch
             if isinstance(vector, Transient):
                 raise vector
             if isinstance(vector, WorkError):
@@ -182,21 +208,41 @@ class EmbedStage:
         seconds = time.monotonic() - started
         self._record_success(len(batch), seconds)
         pipeline_metrics.observe_batch("embed", len(batch))
-        return self._join_vectors(batch, known, new, seconds)
+        served = [queued for queued in batch if queued.digest in known or queued.digest in new]
+        self._put_back([q for q in batch if q.digest not in known and q.digest not in new], grants)
+        return self._join_vectors(served, known, new, seconds, grants)
+
+    def _put_back(self, missing: Sequence[QueuedChunk], grants: Mapping[IndexTask, Grant]) -> None:
+        """Return the chunks that no budget had room for. A document that asked for it waits; others ask in their next batch."""
+        chunks: dict[DocumentQueue, list[TextChunk]] = {}
+        for queued in missing:
+            chunks.setdefault(queued.queue, []).append(queued.chunk)
+        for queue, returned in chunks.items():
+            queue.put_back(returned)
+            grant = grants.get(queue.task)
+            if grant is None or grant.wait is None:
+                self._enqueue(queue)
 
     async def _embed_new_texts(
-        self, texts: dict[bytes, str], tasks: list[IndexTask]
+        self, texts: dict[bytes, str], batch: Sequence[QueuedChunk], grants: dict[IndexTask, Grant]
     ) -> dict[bytes, VectorOrError]:
         if not texts:
             return {}
+        tasks = list({queued.queue.task for queued in batch})
         loop = asyncio.get_running_loop()
         pending: dict[bytes, asyncio.Future[VectorOrError]] = {
             digest: loop.create_future() for digest in texts
         }
         self._pending_vectors |= pending
         try:
+            wanted = await self._reserve_texts(texts, batch, grants)
+            for digest, wait in wanted.denied.items():
+                self._pending_vectors.pop(digest, None)
+                pending[digest].set_result(wait)
             await faults.point("embed.before_call")
-            longest_first = sorted(texts, key=lambda digest: -len(texts[digest]))
+            longest_first = sorted(wanted.granted, key=lambda digest: -len(texts[digest]))
+            if not longest_first:
+                return {}
             vectors = await self._call_embedder([texts[digest] for digest in longest_first], tasks)
             by_hash = dict(zip(longest_first, vectors, strict=True))
             for digest, vector in by_hash.items():
@@ -207,6 +253,25 @@ class EmbedStage:
                 if not future.done():
                     self._pending_vectors.pop(digest, None)
                     future.set_result(Transient("The embedder did not answer.", code="embedder_unavailable"))
+
+    async def _reserve_texts(
+        self, texts: Mapping[bytes, str], batch: Sequence[QueuedChunk], grants: dict[IndexTask, Grant]
+    ) -> "_ReservedTexts":
+        """Reserve what the texts cost, each for the first document of the batch that has it."""
+        owned: dict[IndexTask, list[bytes]] = {}
+        for queued in {queued.digest: queued for queued in reversed(batch)}.values():
+            if queued.digest in texts:
+                owned.setdefault(queued.queue.task, []).append(queued.digest)
+        wanted_texts = {task: [texts[digest] for digest in digests] for task, digests in owned.items()}
+        grants.update(await self._purse.reserve_for_tasks(self._embedder, wanted_texts))
+        granted = [digest for task, digests in owned.items() for digest in digests[: grants[task].count]]
+        denied = {
+            digest: wait
+            for task, digests in owned.items()
+            if (wait := grants[task].wait) is not None
+            for digest in digests[grants[task].count :]
+        }
+        return _ReservedTexts(granted, denied)
 
     async def _call_embedder(self, texts: Sequence[str], tasks: list[IndexTask]) -> Sequence[VectorOrError]:
         call = asyncio.ensure_future(self._embed_each(self._embedder, texts))
@@ -227,6 +292,7 @@ class EmbedStage:
         known: dict[bytes, Vector],
         new: dict[bytes, VectorOrError],
         seconds: float,
+        grants: Mapping[IndexTask, Grant],
     ) -> list[EmbeddedChunks]:
         chunks: dict[DocumentQueue, list[Chunk]] = {}
         for queued in batch:
@@ -252,7 +318,10 @@ class EmbedStage:
             chunks[queue].append(
                 Chunk(chunk.index, chunk.text, chunk.start, chunk.end, chunk.headings, vector, chunk.page)
             )
-        return [EmbeddedChunks(queue.task, made, queue.totals) for queue, made in chunks.items()]
+        return [
+            EmbeddedChunks(queue.task, made, queue.totals, _spending(grants.get(queue.task)))
+            for queue, made in chunks.items()
+        ]
 
     # ── failure ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -303,3 +372,14 @@ class EmbedStage:
             queue.strikes += 1
         queue.batch_limit = max(1, chunks // 2) if alone else chunks or 1
         queue.successes_at_strike = self._successes
+
+
+def _spending(grant: Grant | None) -> Spending | None:
+    return None if grant is None or not grant.count else grant.spending
+
+
+def _pause_without_budget(grants: Mapping[IndexTask, Grant]) -> None:
+    """End the attempts of documents that have to wait for a budget; what they got is written."""
+    for task, grant in grants.items():
+        if grant.wait is not None:
+            task.completion.finish(Snooze(grant.wait.retry_after or timedelta(0), grant.wait))

@@ -20,6 +20,7 @@ from gristmill.jobs import Priority
 from gristmill.operations.delete import mark_for_deletion
 from gristmill.operations.freshness import begin_refreshing_pages
 from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
+from gristmill.operations.quotas import fail_beyond_quota
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ async def _file_level(
         base.id,
         [level.parents[place].id for place in new_places],
         [level.parents[place].wanted_version for place in new_places],
-        [news[place] for place in new_places],
+        await fail_beyond_quota(tx, base.id, [news[place] for place in new_places]),
     )
     return dict(zip(new_places, inserted, strict=True)), {places[item.id]: item for item in requested}
 

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import httpx
 
-from gristmill import net
+from gristmill import net, secret_references
 from gristmill.errors import NoText, Permanent, Transient, Unreadable, Unsupported
 from gristmill.readers import ReadLimits, TextPart, reader_identity
 from gristmill.readers.pool import ReaderPool
@@ -112,7 +112,7 @@ class VisionDescriber:
 
     def __init__(self, config: VisionConfig) -> None:
         self._config = config
-        self._client = net.client(allow_private=True, timeout=config.timeout)
+        self._client = net.client(allow_private=True, timeout=config.timeout, with_references=True)
 
     @property
     def identity(self) -> str:
@@ -171,6 +171,7 @@ class VisionDescriber:
         excerpt = " ".join(body[:2_000].decode(errors="replace").split())[:300]
         if self._config.api_key:
             excerpt = excerpt.replace(self._config.api_key, "…")
+        excerpt = secret_references.redact(excerpt)
         message = f"The vision model answered {response.status_code}: {excerpt}"
         if response.status_code in (429, 503):
             raise Transient(message, code="vision_unavailable", retry_after=net.retry_after(response.headers))

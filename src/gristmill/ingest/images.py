@@ -10,7 +10,7 @@
     was called when we were killed        retry               fail with `vision_uncertain`: it may have been charged
     reports an error                      fail                fail
 
-A failed image is retried when its document is re-indexed, or on request. A newer version or a deletion ends the job: each
+While a budget is used up, no image is described; one that is being described is finished. A failed image is retried when its document is re-indexed, or on request. A newer version or a deletion ends the job: each
 transaction checks the item first. Only a few images are described at once in a process, and bases take turns; jobs that wait
 use no slot.
 """
@@ -18,10 +18,11 @@ use no slot.
 import asyncio
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 
-from gristmill import catalog, contents, faults, jobs
+from gristmill import catalog, contents, faults, jobs, usage
 from gristmill.catalog import Base
 from gristmill.contents import NewAsset, WaitingAsset
 from gristmill.db import Database, Tx
@@ -32,13 +33,16 @@ from gristmill.ingest.image_describers import ImageDescriber
 from gristmill.ingest.open import embedder_of
 from gristmill.ingest.stages import Stages
 from gristmill.ingest.task import EndOfContent, IndexTask, base_of
-from gristmill.jobs import Activity, Done, Job, Outcome
+from gristmill.ingest.tokens import token_counter
+from gristmill.jobs import Activity, Done, Job, Outcome, Snooze
 from gristmill.operations.assets import announce_analysis_done
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.search import Chunk, publish
 from gristmill.search.publish import PreparedWrite, VersionChunks, text_hash
+from gristmill.usage import BudgetUsedUp, ItemSpending, Spending, price_of_tokens, waits_for_budgets
 from gristmill.work import AnalyseAssets
 
+FREE_IMAGE = Spending("vision", 1)
 _MAX_IMAGES = 500  # of one document; each costs seconds or money
 
 
@@ -75,6 +79,14 @@ def description_chunks(
     ]
 
 
+@dataclass(frozen=True)
+class _EmbeddedDescription:
+    """The chunks of a description with their vectors, and what the new ones cost."""
+
+    chunks: Sequence[Chunk]
+    spending: Spending
+
+
 class ImageAnalyser:
     """Describes the images of documents."""
 
@@ -85,14 +97,19 @@ class ImageAnalyser:
         originals: SourceFactory,
         describer: ImageDescriber,
         stages: Stages | None = None,
+        price_of_image: Spending = FREE_IMAGE,
     ) -> None:
         self._db, self._embedders, self._originals, self._describer = db, embedders, originals, describer
+        self._price_of_image = price_of_image
         self._gate = (stages or Stages()).descriptions
 
     async def analyse(self, job: Job) -> Outcome:
         """Describe the waiting images of the job's version, unless a newer one is live."""
-        while await self._analyse_next_image(job):
-            await faults.point("assets.described")
+        try:
+            while await self._analyse_next_image(job):
+                await faults.point("assets.described")
+        except BudgetUsedUp as wait:
+            return Snooze(wait.retry_after or timedelta(0), wait)
         async with self._db.transaction() as tx:
             await self._finish(tx, job)
             await jobs.complete(tx, job)
@@ -122,6 +139,8 @@ class ImageAnalyser:
             base = await catalog.find_base(tx, base_of(job))
             if base is None:
                 return None
+            if (wait := (await waits_for_budgets(tx, [(base.org_id, base.id)])).get(base.id)) is not None:
+                raise wait
             if job.interrupted and base.on_restart == "park":
                 raise Permanent(
                     "Describing images was interrupted, and this base does not resume automatically. Re-index the item to continue.",
@@ -143,7 +162,7 @@ class ImageAnalyser:
                 )
             with job.during(Activity.AWAY):
                 text = await self._describe(job, asset)
-            chunks: list[Chunk] | None = await self._embed_description(base, asset, text)
+            described: _EmbeddedDescription | None = await self._embed_description(base, asset, text)
         except Transient:
             async with self._db.transaction() as tx:
                 await catalog.lock_base_shared(tx, base.id)
@@ -158,12 +177,12 @@ class ImageAnalyser:
                     tx, work.item_id, work.version, error.code, error.message, asset.hash
                 )
             return
-        while chunks is not None and not await self._write(job, base, asset, text, chunks):
+        while described is not None and not await self._write(job, base, asset, text, described):
             # Another embedder has taken over since: the description is known, and only its vectors are made again.
             async with self._db.connection() as tx:
                 switched = await catalog.find_base(tx, base.id)
             base = switched or base
-            chunks = None if switched is None else await self._embed_description(base, asset, text)
+            described = None if switched is None else await self._embed_description(base, asset, text)
 
     async def _describe(self, job: Job, asset: WaitingAsset) -> str:
         scratch = self._originals.scratch
@@ -174,7 +193,7 @@ class ImageAnalyser:
                     await asyncio.to_thread(file.write, part)
             return await self._describer.describe(path, asset.media_type, Path(folder), jobs.requester(job))
 
-    async def _embed_description(self, base: Base, asset: WaitingAsset, text: str) -> list[Chunk]:
+    async def _embed_description(self, base: Base, asset: WaitingAsset, text: str) -> "_EmbeddedDescription":
         """The chunks of the description, with vectors. Their indexes are assigned when they are written."""
         async with self._db.connection() as tx:
             embedder = await embedder_of(tx, base, self._embedders)
@@ -190,17 +209,20 @@ class ImageAnalyser:
             if isinstance(vector, WorkError):
                 raise vector
             known[text_hash(new_text)] = vector
-        return [
+        tokens = sum(token_counter(embedder.tokenizer).counts(new))
+        cost = price_of_tokens(tokens, self._embedders.price_of(embedder))
+        embedded = [
             Chunk(chunk.index, chunk.text, chunk.start, chunk.end, (), known[digest], chunk.page)
             for chunk, digest in zip(chunks, hashes, strict=True)
         ]
+        return _EmbeddedDescription(embedded, Spending(embedder.name, len(new), tokens, cost))
 
     async def _write(
-        self, job: Job, base: Base, asset: WaitingAsset, text: str, chunks: Sequence[Chunk]
+        self, job: Job, base: Base, asset: WaitingAsset, text: str, described: "_EmbeddedDescription"
     ) -> bool:
         """Publish the image's chunks, if its version is still live. They are lexed before the transaction begins: a segment
         does not contain the indexes that the transaction assigns. False if the base has other vectors by now."""
-        work = AnalyseAssets.of(job)
+        work, chunks = AnalyseAssets.of(job), described.chunks
         lexed = VersionChunks(work.item_id, asset.title, work.version, chunks)
         prepared = await asyncio.to_thread(publish.prepare_write, [lexed]) if chunks else None
         async with self._db.transaction() as tx:
@@ -223,6 +245,10 @@ class ImageAnalyser:
             await catalog.mark_missing(tx, [work.item_id])
             await contents.record_description(tx, work.item_id, work.version, asset.hash, text, len(numbered))
             await jobs.reset_attempts(tx, [job])
+            spent = [ItemSpending(work.item_id, "image", described.spending)]
+            if self._describer.is_paid:
+                spent.append(ItemSpending(work.item_id, "vision", self._price_of_image))
+            await usage.settle(tx, spent)
             await faults.point("assets.before_commit")
         return True
 

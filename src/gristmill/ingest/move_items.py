@@ -28,6 +28,7 @@ from gristmill.ingest.index_title import TitleIndexer
 from gristmill.ingest.offload import CpuOffload
 from gristmill.ingest.open import embedder_of, recipe_of
 from gristmill.ingest.preview_chunks import ChunkPreviewer
+from gristmill.ingest.reserve import Purse
 from gristmill.jobs import Done, Handler, Job, Outcome, Snooze
 from gristmill.operations.move import is_worked_on
 from gristmill.search import renumber
@@ -64,7 +65,7 @@ class ItemMover:
 
     def __init__(self, db: Database, embedders: Embedders, offload: CpuOffload) -> None:
         self._db, self._embedders = db, embedders
-        self._builder = ChunkSetBuilder(db, offload)
+        self._builder = ChunkSetBuilder(db, offload, Purse(db, embedders))
 
     async def run(self, job: Job) -> Outcome:
         """Move the job's items on until they have moved, have to wait, or others should have a turn."""

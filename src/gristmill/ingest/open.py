@@ -1,12 +1,13 @@
 """Open jobs: many `index_document` jobs at once become tasks, in one transaction.
 
-A job is refused if its base does not resume interrupted jobs automatically, or if the base's embedder has changed. It has
+A job waits while a budget of its base is used up: its document is not even read. It is refused if its base does not resume interrupted jobs automatically, or if the base's embedder has changed. It has
 nothing to do if its base is gone or its version is no longer wanted.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from gristmill import catalog, jobs
@@ -23,6 +24,7 @@ from gristmill.ingest.task import IndexTask, base_of
 from gristmill.jobs import Job, Snooze
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.search import publish
+from gristmill.usage import QuotaExceeded, items_over_quota, waits_for_budgets
 from gristmill.work import IndexDocument
 
 
@@ -79,6 +81,7 @@ class JobOpener:
             fenced = await jobs.fence_all(tx, claimed)
             bases = await catalog.find_bases(tx, [base_of(job) for job in claimed])
             states = await catalog.index_states(tx, list(bases))
+            waits = await waits_for_budgets(tx, [(base.org_id, base.id) for base in bases.values()])
             embedders = {base.id: await self._embedder(tx, base) for base in bases.values()}
             wanted: dict[ItemId, Job] = {}
             for job in claimed:
@@ -89,13 +92,21 @@ class JobOpener:
                 elif base is not None and states[base.id].is_switching:
                     # It would be embedded with an embedder that is about to be replaced.
                     results[job] = Snooze(SWITCH_DELAY)
+                elif base is not None and (wait := waits.get(base.id)) is not None:
+                    results[job] = Snooze(wait.retry_after or timedelta(0), wait)
                 elif base is not None and (error := _blocking_error(job, base, embedders)) is not None:
                     results[job] = Refusal(error)
                 elif base is not None:
                     wanted[IndexDocument.of(job).item_id] = job
             versions = [(item_id, IndexDocument.of(job).version) for item_id, job in wanted.items()]
+            excess = {base_id: await items_over_quota(tx, base_id) for base_id in bases}
             for item in await catalog.begin_reading(tx, versions) if versions else []:
                 job = wanted[item.id]
+                count, reason = excess[base_of(job)]
+                if count > 0 and item.live_content is None:
+                    excess[base_of(job)] = count - 1, reason
+                    results[job] = Refusal(Permanent(reason, code=QuotaExceeded.code))
+                    continue
                 base, embedder = bases[base_of(job)], embedders[base_of(job)]
                 assert not isinstance(embedder, EmbedderChanged)
                 results[job] = await self._task(tx, job, base, embedder, item)

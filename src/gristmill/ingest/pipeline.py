@@ -33,6 +33,7 @@ from gristmill.ingest.open import EmbedderChanged, JobOpener, OpenedJob, Refusal
 from gristmill.ingest.processors import Processor, choose_reader
 from gristmill.ingest.progress import DocumentProgress, ProgressReporter
 from gristmill.ingest.read import ReadStage
+from gristmill.ingest.reserve import Purse
 from gristmill.ingest.stages import Stages
 from gristmill.ingest.task import (
     EndOfContent,
@@ -78,7 +79,7 @@ class Pipeline:
     ) -> None:
         self._large_document = large_document
         self._db, self._describer, self._processors = db, analyst, processors or {}
-        self._embedders = embedders
+        self._embedders, self._purse = embedders, Purse(db, embedders)
         self._stages = stages or Stages()
         opener = JobOpener(db, embedders, originals, self._processors)
         self._open_jobs: Batcher[Job, OpenedJob] = Batcher(opener.open, size=JOBS_PER_OPEN)
@@ -337,7 +338,7 @@ class Pipeline:
         key."""
         if embedder not in self._embed_stages:
             self._embed_stages[embedder] = EmbedStage(
-                embedder, self._find_vectors, self._write_stage.write, embed_each
+                embedder, self._find_vectors, self._write_stage.write, embed_each, self._purse
             )
         return self._embed_stages[embedder]
 

@@ -24,6 +24,7 @@ from gristmill.ingest.build_chunk_set import ChunkSetBuilder
 from gristmill.ingest.compare_embedders import EmbedderComparison, compare
 from gristmill.ingest.offload import CpuOffload
 from gristmill.ingest.open import EmbedderChanged, embedder_of, recipe_of
+from gristmill.ingest.reserve import Purse
 from gristmill.jobs import Done, Job, Outcome, Snooze
 from gristmill.operations.recover import retry_documents
 from gristmill.operations.swap_embedder import release, take_over
@@ -41,7 +42,7 @@ class EmbedderSwapper:
 
     def __init__(self, db: Database, embedders: Embedders, offload: CpuOffload) -> None:
         self._db, self._embedders = db, embedders
-        self._builder = ChunkSetBuilder(db, offload)
+        self._builder = ChunkSetBuilder(db, offload, Purse(db, embedders))
 
     async def run(self, job: Job) -> Outcome:
         """Move the swap of a base on until it has ended, waits, or others should have a turn."""

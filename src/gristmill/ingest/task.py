@@ -22,6 +22,7 @@ from gristmill.jobs import Done, Job, Outcome, Priority
 from gristmill.readers import TextPart
 from gristmill.search import Chunk
 from gristmill.sources import Source
+from gristmill.usage import Spending
 
 
 def base_of(job: Job) -> BaseId:
@@ -179,6 +180,7 @@ class EmbeddedChunks:
     task: IndexTask
     chunks: Sequence[Chunk]
     totals: EmbedTotals = field(default_factory=EmbedTotals)
+    spending: Spending | None = None  # what the new vectors among them cost
 
 
 @dataclass(frozen=True)

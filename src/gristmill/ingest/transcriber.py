@@ -19,7 +19,7 @@ from typing import Any, Protocol, cast
 
 import httpx
 
-from gristmill import net
+from gristmill import net, secret_references
 from gristmill.errors import Permanent, Transient
 from gristmill.readers.timed_text import Speech, TimedParagraph, paragraphs
 
@@ -70,7 +70,7 @@ class HttpTranscriber:
 
     def __init__(self, config: TranscriptionConfig) -> None:
         self._config = config
-        self._client = net.client(allow_private=True, timeout=config.timeout)
+        self._client = net.client(allow_private=True, timeout=config.timeout, with_references=True)
 
     @property
     def identity(self) -> str:
@@ -131,6 +131,7 @@ class HttpTranscriber:
         excerpt = " ".join(body[:2_000].decode(errors="replace").split())[:300]
         if self._config.api_key:
             excerpt = excerpt.replace(self._config.api_key, "…")
+        excerpt = secret_references.redact(excerpt)
         status = response.status_code
         message = f"The transcription endpoint answered {status}: {excerpt}"
         if status in (408, 425, 429) or status >= 500:

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from operator import itemgetter
 
-from gristmill import catalog, contents, events, faults, jobs
+from gristmill import catalog, contents, events, faults, jobs, usage
 from gristmill.catalog import BaseId
 from gristmill.db import Database, DatabaseUnavailable, Tx
 from gristmill.errors import LeaseLost
@@ -41,6 +41,7 @@ from gristmill.ingest.write_state import (
     DocumentState,
     PlannedWrite,
     has_undescribed_images,
+    item_spending,
     new_version,
     plan_writes,
     same_version,
@@ -210,6 +211,7 @@ class WriteStage:
         last = [write.state for write in planned if write.is_last]
         await _mark_complete(tx, [state for state in last if state not in marked])
         await self._publish(tx, [state for state in last if not state.task.base.is_in_engine])
+        await usage.settle(tx, [entry for batch in batches for entry in item_spending(batch.embedded)])
         return pending
 
     # ── bases in a search engine ─────────────────────────────────────────────────────────────────────────

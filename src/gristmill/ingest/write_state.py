@@ -22,6 +22,7 @@ from gristmill.ingest.task import (
     VersionContent,
 )
 from gristmill.search import Chunk
+from gristmill.usage import ItemSpending
 
 _READ_WEIGHT, _WRITE_WEIGHT = 60, 40  # percent: reading and chunking, embedding and writing
 Finding = TypeVar("Finding")
@@ -131,6 +132,15 @@ def plan_writes(embedded: Sequence[tuple[EmbeddedChunks, DocumentState]]) -> lis
         unsaved = tuple(state.parts), tuple(state.attachments), tuple(state.assets)
         planned.append(PlannedWrite(state, message.chunks, indexes, *unsaved, is_read, is_last))
     return planned
+
+
+def item_spending(embedded: Sequence[EmbeddedChunks]) -> list[ItemSpending]:
+    """What the new vectors of documents cost."""
+    return [
+        ItemSpending(message.task.item.id, "index", message.spending)
+        for message in embedded
+        if message.spending is not None
+    ]
 
 
 def version_to_save(write: PlannedWrite) -> NewVersion:

@@ -57,6 +57,7 @@ from gristmill.jobs.store import (
     reset_attempts,
     retry_dead,
     run_now,
+    run_waiting_now,
     save_result,
     set_lane_owner,
 )
@@ -125,6 +126,7 @@ __all__ = [
     "reset_attempts",
     "retry_dead",
     "run_now",
+    "run_waiting_now",
     "save_result",
     "set_lane_owner",
     "set_paused",

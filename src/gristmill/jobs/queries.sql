@@ -135,6 +135,15 @@ with due as (
 select lane_wake(array_agg(distinct lane), coalesce(array_agg(distinct lane) filter (where priority = 0), '{}')),
        pg_notify('job', '') from due having count(*) > 0;
 
+-- name: run_waiting_now
+-- delayed -> queued, for the jobs of an organisation, or of one lane of it, whose last error has this code.
+with due as (
+    update job set state = 'queued', run_at = clock_now()
+     where state = 'delayed' and errors -> -1 ->> 'code' = %(code)s and (%(lane)s::text is null or lane = %(lane)s)
+       and lane in (select o.lane from lane_owner o where o.org_id = %(org)s) returning lane, priority)
+select lane_wake(array_agg(distinct lane), coalesce(array_agg(distinct lane) filter (where priority = 0), '{}')),
+       pg_notify('job', '') from due having count(*) > 0;
+
 -- name: retry_dead
 -- dead -> queued, with all attempts again; not while a living job has the key.
 with back as (

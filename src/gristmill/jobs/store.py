@@ -154,6 +154,11 @@ async def run_now(tx: Tx, subjects: Sequence[UUID]) -> None:
     await queries.run(tx, "run_now", subjects=list(subjects))
 
 
+async def run_waiting_now(tx: Tx, org: UUID, lane: str | None, code: str) -> None:
+    """Run the delayed jobs of an organisation, or of one lane of it, whose last error has this code."""
+    await queries.values(tx, "run_waiting_now", org=org, lane=lane, code=code)
+
+
 async def complete_and_claim(
     tx: Tx,
     worker: UUID,

@@ -3,8 +3,8 @@
     entries         an entry that no item can be made of is rejected with its error, the others go on
     probes          each source is probed first, outside the transaction: an item whose source can't be read now is
                     rejected with its error, the others go on
-    transaction     lock the base, which must be open → check the parent → check the queue's capacity → resolve conflicts
-                    → insert rows → one job and one event a row; all of it or nothing
+    transaction     lock the base, which must be open → check the parent → check the queue's capacity and the quotas → resolve
+                    conflicts → insert rows → one job and one event a row; all of it or nothing
 
     when an item of the same type and path, address, name or title exists under the same parent:
         rename      both stay; the new one gets a number after its title
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import UUID, uuid4
 
-from gristmill import catalog, contents, faults, jobs
+from gristmill import catalog, contents, faults, jobs, usage
 from gristmill.catalog import Base, BaseId, Item, ItemId, NewItem, exclusions
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Transient, WorkError
@@ -102,6 +102,7 @@ async def add(
         base = await guards.lock_open_base(tx, base_id)
         parent = await guards.require_container(tx, base, parent_id)
         await jobs.check_capacity(tx, base.lane, len(accepted), limits)
+        await usage.check_quotas(tx, base.id, [item.size_bytes for _, item in accepted])
         if not await contents.lock_blobs_shared(
             tx, [item.blob for _, item in accepted if item.blob is not None]
         ):
@@ -111,6 +112,7 @@ async def add(
             )
         container_id = parent.id if parent else None
         created, skipped = await _file_items(tx, base, container_id, accepted, on_conflict, released, cause)
+        await usage.name_caller(tx, cause)
         await catalog.touch_bases(tx, [base.id])
         if on_filed is not None:
             await on_filed(tx, created)

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gristmill import catalog, events, faults, jobs
+from gristmill import catalog, events, faults, jobs, usage
 from gristmill.catalog import BaseId, Item, ItemId, UnfinishedItem
 from gristmill.db import Database, Tx
 from gristmill.errors import Conflict, GristmillError, WorkError
@@ -72,6 +72,7 @@ async def reindex(
         work = ReindexSubtree(base.id, tuple(roots), on_active)
         (job,) = await jobs.enqueue(tx, NewJob(work, lane=base.lane))
         await events.record(tx, ReindexAccepted(base.id, tuple(roots)), cause=job.id)
+        await usage.name_caller(tx, job.id)
     return ReindexResult(roots, job.id, refused)
 
 

@@ -12,7 +12,7 @@ What the job does is in `ingest/swap.py`. Killed anywhere, the old chunks answer
 from datetime import timedelta
 from typing import Any
 
-from gristmill import catalog, events, faults, jobs
+from gristmill import catalog, events, faults, jobs, usage
 from gristmill.catalog import Base, BaseId, BaseStatus, ChunkSet, ChunkSetId, Swap, SwapGate
 from gristmill.db import Database, Tx
 from gristmill.embedding import Embedder, Embedders, hold_embedder
@@ -84,6 +84,7 @@ async def _begin(tx: Tx, base: Base, chunk_set: ChunkSet, gate: SwapGate, *, is_
         is_revert=is_revert,
         items=items,
     )
+    await usage.name_caller(tx, begun.id)
     await _enqueue(tx, base)
     return begun
 

@@ -51,7 +51,7 @@ class HttpReranker:
     def __init__(self, url: str, model: str | None, api_key: str | None) -> None:
         self._url, self._model = url, model
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._http = net.client(allow_private=True, timeout=_TIMEOUT)
+        self._http = net.client(allow_private=True, timeout=_TIMEOUT, with_references=True)
         self._http.headers.update(headers)
 
     async def scores(self, query: str, texts: Sequence[str]) -> list[float] | None:

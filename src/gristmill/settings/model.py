@@ -14,14 +14,11 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from gristmill.settings.secrets import AbsolutePath, SecretSettings
 from gristmill.settings.services import Duration, EmbedderSettings, IpNetwork, ProcessorSettings
 from gristmill.settings.toml_file import read_config_file
 
 ENV_PREFIX = "GRISTMILL_"
-
-
-def _absolute(path: Path) -> Path:
-    return path.expanduser().absolute()
 
 
 def _default_reader_processes(cores: int) -> int:
@@ -35,11 +32,10 @@ def _server_address(address: str) -> str:
     return address.rstrip("/")
 
 
-AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 ServerAddress = Annotated[str, AfterValidator(_server_address)]
 
 
-class Settings(BaseSettings):
+class Settings(SecretSettings):
     """Every setting of Gristmill; `docs/reference/settings.md` is compared with these descriptions by a test."""
 
     model_config = SettingsConfigDict(
@@ -103,14 +99,6 @@ class Settings(BaseSettings):
         default=False,
         description="Allow fetching web pages, sitemaps and connector sources from, and sending webhooks to, private networks and this machine.",
     )
-    secret_key: SecretStr | None = Field(
-        default=None,
-        description="Keys that encrypt stored secrets, 32 bytes in base64 each, separated by commas: the first encrypts, all of them decrypt. By default the lines of `secret.key` in the data dir.",
-    )
-    secret_key_file: AbsolutePath | None = Field(
-        default=None,
-        description="File with such keys, one per line, which is read again when it changes; instead of `secret_key`.",
-    )
     require_key: bool = Field(
         default=False,
         description="Require an API key for every request, on loopback too. Set it behind a reverse proxy, or on a machine with several users.",
@@ -146,6 +134,9 @@ class Settings(BaseSettings):
     )
     audit_retention: Duration = Field(
         default=timedelta(days=90), description="How long audit log entries are kept."
+    )
+    audit_reads: bool = Field(
+        default=False, description="Write requests that only read into the audit log too, searches included."
     )
     access_log: bool = Field(default=False, description="Log every request and its caller.")
     otlp_endpoint: str | None = Field(
@@ -297,6 +288,12 @@ class Settings(BaseSettings):
     )
     chat_model: str | None = Field(default=None, description="Model name sent to the chat API.")
     chat_api_key: SecretStr | None = Field(default=None, description="API key of the chat API.")
+    chat_input_price: float | None = Field(
+        default=None, ge=0, description="Price of a million tokens that the chat model reads; for usage."
+    )
+    chat_output_price: float | None = Field(
+        default=None, ge=0, description="Price of a million tokens that the chat model writes; for usage."
+    )
     chat_timeout: Duration = Field(
         default=timedelta(minutes=2),
         description="How long the chat model may take for the next part of an answer.",
@@ -307,6 +304,9 @@ class Settings(BaseSettings):
     )
     vision_model: str | None = Field(default=None, description="Model name sent to the vision API.")
     vision_api_key: SecretStr | None = Field(default=None, description="API key of the vision API.")
+    vision_price: float | None = Field(
+        default=None, ge=0, description="Price of a described image, in any currency; for usage and budgets."
+    )
     transcription_url: str | None = Field(
         default=None,
         description="OpenAI-compatible API that transcribes sound and video, e.g. `http://localhost:8000/v1`.",

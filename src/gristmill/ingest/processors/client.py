@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from gristmill import net
+from gristmill import net, secret_references
 from gristmill.errors import Permanent, Transient
 from gristmill.ingest.processors.processor import ProcessorConfig
 
@@ -80,7 +80,7 @@ class ProcessorClient:
         self, method: str, url: str, *, max_bytes: int, begins: bool, with_key: bool = True, **options: Any
     ) -> bytes:
         if self._client is None:
-            self._client = net.client(allow_private=True, timeout=self.config.timeout)
+            self._client = net.client(allow_private=True, timeout=self.config.timeout, with_references=True)
         limit = self.config.upload_timeout if begins else self.config.timeout
         options["headers"] = {**(self._headers if with_key else {}), **options.get("headers", {})}
         options["timeout"] = httpx.Timeout(limit.total_seconds(), connect=10)
@@ -106,6 +106,7 @@ class ProcessorClient:
         excerpt = " ".join(body[:4_000].decode(errors="replace").split())
         if self.config.api_key:
             excerpt = excerpt.replace(self.config.api_key, "…")
+        excerpt = secret_references.redact(excerpt)
         message = f"{self._name} answered {status}: {excerpt[:_EXCERPT]}"
         if status in (408, 425, 429) or status >= 500:
             wait = net.retry_after(response.headers)

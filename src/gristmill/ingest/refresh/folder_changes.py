@@ -26,6 +26,7 @@ from gristmill.events import ContainerExpanded
 from gristmill.jobs import NewJob, Priority
 from gristmill.operations.delete import mark_for_deletion
 from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
+from gristmill.operations.quotas import fail_beyond_quota
 from gristmill.operations.source_factory import ADDED_LOCALLY
 from gristmill.sources import threads
 from gristmill.sources.directory import DirectoryEntry
@@ -250,7 +251,7 @@ class _FolderTransaction:
             self._base.id,
             [folder.id for folder in folders],
             [folder.wanted_version for folder in folders],
-            [self._new_item(entry) for entry in entries],
+            await fail_beyond_quota(self._tx, self._base.id, [self._new_item(entry) for entry in entries]),
             cause=self._cause,
         )
 

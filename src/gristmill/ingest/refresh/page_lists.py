@@ -17,6 +17,7 @@ from gristmill.jobs import JobId, Priority
 from gristmill.operations.delete import mark_for_deletion
 from gristmill.operations.freshness import begin_refreshing_pages
 from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
+from gristmill.operations.quotas import fail_beyond_quota
 
 FEW_PAGES = 20
 _BATCH = 500
@@ -74,6 +75,7 @@ class SitemapPages:
             ]
             existing = await catalog.find_existing(tx, base.id, container.id, pages)
             pages = [page for place, page in enumerate(pages) if place not in existing]
+            pages = await fail_beyond_quota(tx, base.id, pages)
             items = await catalog.insert_items(
                 tx, base.id, container.id, pages, listed_version=container.wanted_version, cause=self._cause
             )

@@ -18,6 +18,7 @@ from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.routes import (
     ask,
     assets,
+    audit,
     bases,
     capabilities,
     connectors,
@@ -41,6 +42,7 @@ from gristmill.server.api.routes import (
     sessions,
     tending,
     tree,
+    usage,
     webhooks,
 )
 
@@ -65,11 +67,13 @@ _ROUTERS = (
     connectors.runs,
     connectors.kinds,
     keys.router,
+    audit.router,
     sessions.router,
     queue.router,
     queue.workers,
     embedders.router,
     saved_searches.router,
+    usage.router,
     capabilities.router,
     retention.router,
     sample_base.router,

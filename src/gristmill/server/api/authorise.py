@@ -21,7 +21,7 @@ from fastapi import Request
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from gristmill import catalog, files, identity, jobs
+from gristmill import catalog, files, identity, jobs, usage
 from gristmill.catalog import BaseId
 from gristmill.connectors import admin
 from gristmill.db import Database, Tx
@@ -41,6 +41,7 @@ from gristmill.server.api.context import (
     parse_item_id,
     parse_job_id,
     parse_key_id,
+    parse_limit_id,
     parse_run_id,
     parse_webhook_id,
 )
@@ -180,6 +181,11 @@ async def _check_key(tx: Tx, caller: Caller, text: str) -> None:
         raise NotFound(f"There is no key {text!r}.", code="key_not_found")
 
 
+async def _check_limit(tx: Tx, caller: Caller, text: str) -> None:
+    if not await usage.find_limits(tx, caller.org, limit_id=await parse_limit_id(text)):
+        raise NotFound(f"There is no limit {text!r}.", code="limit_not_found")
+
+
 async def _check_store(tx: Tx, caller: Caller, text: str) -> None:
     await _check_base(tx, caller, str(parse_store_id(text)))
 
@@ -217,6 +223,7 @@ PATH_PARAMETER_CHECKS: Mapping[str, Callable[[Tx, Caller, str], Awaitable[None]]
     "user_id": _check_nothing,
     "embedder_name": _check_nothing,
     "search_id": _check_nothing,
+    "limit_id": _check_limit,
     "exclusion_id": _check_nothing,
     "hold_id": _check_nothing,
     "version": _check_nothing,

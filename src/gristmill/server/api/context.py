@@ -20,6 +20,7 @@ from gristmill.events.webhook_store import WebhookId
 from gristmill.identity import KeyId, OrgId
 from gristmill.integrity.readiness import Readiness
 from gristmill.jobs import JobId, QueueLimits
+from gristmill.operations.estimates import CostEstimator
 from gristmill.operations.source_factory import SourceFactory
 from gristmill.search import Searcher
 from gristmill.search.saved_searches import SavedSearchId
@@ -52,6 +53,7 @@ class ApiContext:
     readiness: Readiness
     asker: Asker
     activity: ActivityRecorder
+    estimator: CostEstimator
     page_images: PageImages = field(default_factory=PageImages)
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
     sign_in_limits: SignInLimits = field(default_factory=SignInLimits)
@@ -110,6 +112,11 @@ async def parse_job_id(job_id: str) -> JobId:
 async def parse_key_id(key_id: str) -> KeyId:
     """The key id of a path."""
     return KeyId(_parse_uuid(key_id, f"There is no key {key_id!r}.", "key_not_found"))
+
+
+async def parse_limit_id(limit_id: str) -> UUID:
+    """The id of a limit, of a path."""
+    return _parse_uuid(limit_id, f"There is no limit {limit_id!r}.", "limit_not_found")
 
 
 async def parse_saved_search_id(search_id: str) -> SavedSearchId:

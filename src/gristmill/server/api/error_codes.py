@@ -18,6 +18,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
     ),
     403: (
         "access_would_change",
+        "secret_reference_forbidden",
         "forbidden",
         "foreign_host",
         "foreign_origin",
@@ -48,6 +49,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
         "not_found",
         "run_not_found",
         "saved_search_not_found",
+        "limit_not_found",
         "swap_not_found",
         "version_not_found",
         "webhook_not_found",
@@ -97,6 +99,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
         "original_gone",
         "page_not_drawn",
         "saved_search_name_taken",
+        "quota_exceeded",
         "source_unavailable",
         "subtree_active",
         "subtree_deleting",
@@ -121,6 +124,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
     ),
     422: (
         "bad_acl_entry",
+        "secret_reference_unknown",
         "bad_idempotency_key",
         "bad_principal",
         "blob_gone",
@@ -174,6 +178,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
     ),
     503: (
         "blob_store_unavailable",
+        "secret_unavailable",
         "chat_unavailable",
         "database_busy",
         "sealing_key_replaced",

@@ -30,9 +30,18 @@ from gristmill.server.api.rate_limits import KEY_RATE_MESSAGE, RateLimiter
 from gristmill.settings import Settings
 from gristmill.telemetry import traces
 from gristmill.telemetry.server_metrics import ServerMetrics
+from gristmill.usage import caller_name
 from gristmill.vault import Vault
 
 log = logging.getLogger("gristmill.access")
+
+_EXPORT_PATHS = ("/api/audit", "/api/usage")
+_DATA_PATHS = ("/api/", "/v1/", "/dify/")
+_UNRECORDED_PATHS = (
+    "/api/session",
+    "/api/events/stream",
+    "/api/capabilities",
+)  # of every page that is opened
 
 
 class RequestContextMiddleware:
@@ -82,9 +91,12 @@ class RequestContextMiddleware:
             if caller is not None and caller.key is not None:
                 self._rate_limiter.take(caller.identifier)
             scope.setdefault("state", {})["caller"] = caller
+            caller_name.set(None if caller is None else caller.owner)
             if caller is None or not is_change:
                 await self._authorise(caller, scope)
                 await self._app(scope, receive, response)
+                if caller is not None and self._must_record_read(scope):
+                    await self._record_read(caller, scope, response)
             else:
                 await self._serve_change(caller, scope, receive, response)
         except (GristmillError, HTTPException) as error:
@@ -98,6 +110,32 @@ class RequestContextMiddleware:
             if self._settings.access_log:
                 _log_request(scope, caller, response)
         return response.status or 500
+
+    def _must_record_read(self, scope: Scope) -> bool:
+        """Exports are recorded always, other reads of data if the settings say so."""
+        path: str = scope["path"]
+        if path in _EXPORT_PATHS:
+            return b"format=" in scope["query_string"]
+        return self._settings.audit_reads and path.startswith(_DATA_PATHS) and path not in _UNRECORDED_PATHS
+
+    async def _record_read(self, caller: Caller, scope: Scope, response: "_RecordedResponse") -> None:
+        """Write a read into the audit log; if the database is unavailable just now, only the log has it."""
+        client = scope.get("client")
+        try:
+            async with self._db.transaction() as tx:
+                await audit.record(
+                    tx,
+                    caller.org,
+                    actor=caller.actor,
+                    key_id=caller.key_id,
+                    role=caller.role,
+                    method=scope["method"],
+                    path=scope["path"][:2000],
+                    client=None if client is None else str(client[0]),
+                    status=response.status or 500,
+                )
+        except DatabaseUnavailable:
+            log.warning("a read is not in the audit log: the database is unavailable")
 
     async def _serve_change(
         self, caller: Caller, scope: Scope, receive: Receive, response: "_RecordedResponse"

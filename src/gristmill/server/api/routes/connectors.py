@@ -37,6 +37,7 @@ from gristmill.server.api.schemas.connectors import (
     SyncIn,
     SyncOut,
 )
+from gristmill.server.api.secret_entries import check_secrets
 
 router = ApiRouter("/api/connectors", tag="connectors")
 runs = ApiRouter("/api/connector-runs", tag="connectors")
@@ -56,11 +57,11 @@ async def list_kinds(context: CurrentContext) -> Page[KindOut]:
 
 
 @kinds.post("/check")
-async def check_new(body: CheckIn, context: CurrentContext) -> CheckOut:
+async def check_new(body: CheckIn, context: CurrentContext, caller: CurrentCaller) -> CheckOut:
     """Check credentials against the source before a connector is created. Nothing is stored."""
-    config, credentials = context.connector_registry.validate(
-        body.type, body.config, _plaintext_credentials(body.credentials)
-    )
+    plaintext = _plaintext_credentials(body.credentials)
+    check_secrets(caller, context.settings, plaintext.values())
+    config, credentials = context.connector_registry.validate(body.type, body.config, plaintext)
     return await _check_account(context, body.type, config, credentials or "")
 
 
@@ -69,11 +70,13 @@ async def create_connector(
     body: NewConnectorIn, context: CurrentContext, caller: CurrentCaller
 ) -> ConnectorOut:
     """Create a connector. Its schedule starts the first run."""
+    credentials = _plaintext_credentials(body.credentials)
+    check_secrets(caller, context.settings, credentials.values())
     new = NewConnector(
         name=body.name,
         type=body.type,
         config=body.config,
-        credentials=_plaintext_credentials(body.credentials),
+        credentials=credentials,
         schedule=body.schedule,
         acl_schedule=body.acl_schedule,
         enabled=body.enabled,
@@ -123,15 +126,18 @@ async def change_connector(
     connector_id: PathConnector,
     body: ConnectorChange,
     context: CurrentContext,
+    caller: CurrentCaller,
     response: Response,
     if_match: IfMatch = None,
 ) -> ConnectorOut:
     """Change a connector."""
     base_ids = body.knowledge_base_ids
+    credentials = None if body.credentials is None else _plaintext_credentials(body.credentials)
+    check_secrets(caller, context.settings, (credentials or {}).values())
     changes = ConnectorChanges(
         name=body.name,
         config=body.config,
-        credentials=None if body.credentials is None else _plaintext_credentials(body.credentials),
+        credentials=credentials,
         schedule=body.schedule,
         acl_schedule=body.acl_schedule,
         enabled=body.enabled,

@@ -1,22 +1,32 @@
 """`/api/knowledge-bases/{id}/embedder`: exchange the embedder or the chunking of a base while it answers, and go back."""
 
+from fastapi import Response
+
 from gristmill import catalog
 from gristmill.catalog import Swap
 from gristmill.operations import guards, swap_embedder
 from gristmill.server.api.context import ApiContext, CurrentContext, PathBase
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.embedder_swaps import NewSwap, SwapOut
+from gristmill.server.api.schemas.items import EstimateOut
 
 router = ApiRouter("/api/knowledge-bases", tag="knowledge bases")
 
 
 @router.post("/{base_id}/embedder", status_code=202)
-async def swap_base_embedder(base_id: PathBase, body: NewSwap, context: CurrentContext) -> SwapOut:
-    """Change the embedder or the chunking of a base. The old vectors answer until the new ones are complete."""
+async def swap_base_embedder(
+    base_id: PathBase, body: NewSwap, context: CurrentContext, response: Response
+) -> SwapOut | EstimateOut:
+    """Change the embedder or the chunking of a base. The old vectors answer until the new ones are complete. With `dryRun`, nothing
+    begins, and the response says what would be embedded and what it costs."""
     async with context.db.connection() as tx:
         base = await guards.require_base(tx, base_id)
         embedder = await context.embedders.find(tx, body.embedder or base.embedder, base.org_id)
     chunking = None if body.chunking is None else body.chunking.model_dump(by_alias=True, exclude_none=True)
+    if body.dry_run:
+        response.status_code = 200
+        wanted = base.chunking if chunking is None else chunking
+        return EstimateOut.of(await context.estimator.estimate_stored(base, embedder, wanted, None))
     swap = await swap_embedder.swap(context.db, base_id, embedder, chunking, body.gate)
     return await _show(context, swap)
 

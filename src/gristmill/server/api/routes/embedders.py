@@ -25,6 +25,7 @@ from gristmill.server.api.schemas.embedders import (
     EmbedderTestOut,
     NewEmbedder,
 )
+from gristmill.server.api.secret_entries import check_secrets
 
 router = ApiRouter("/api/embedders", tag="embedders")
 
@@ -47,6 +48,7 @@ async def create_embedder(
     """Store an embedder of the organisation. Without `dimensions`, the endpoint is asked for them."""
     config = body.to_settings()
     api_key = config.pop("api_key", None)
+    check_secrets(caller, context.settings, [api_key])
     await _admin(context, caller).create(body.name, body.kind, config, api_key)
     # A base that lost the embedder of this name can go on.
     await recover_bases(context.db, context.embedders)
@@ -91,7 +93,9 @@ async def change_embedder(
     def check(updated_at: datetime) -> None:
         check_if_match(if_match, updated_at)
 
-    await _admin(context, caller).change(embedder_name, body.to_settings(), check)
+    changes = body.to_settings()
+    check_secrets(caller, context.settings, [changes.get("api_key")])
+    await _admin(context, caller).change(embedder_name, changes, check)
     return await _show_stored(context, caller, embedder_name, response)
 
 

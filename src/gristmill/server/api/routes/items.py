@@ -31,6 +31,7 @@ from gristmill.server.api.schemas.items import (
     AddedOut,
     ChangedItem,
     ChunkOut,
+    EstimateOut,
     ItemOut,
     RefusedItem,
     ReindexOut,
@@ -162,20 +163,41 @@ def _parse_chunk_cursor(cursor: str | None) -> tuple[UUID, int] | None:
 
 @router.post("/knowledge-bases/{base_id}/items", status_code=202)
 async def add_items(
-    base_id: PathBase, body: NewItems, context: CurrentContext, caller: CurrentCaller
-) -> AddedOut:
+    base_id: PathBase, body: NewItems, context: CurrentContext, caller: CurrentCaller, response: Response
+) -> AddedOut | EstimateOut:
     """Add items. The response means that they are durably accepted, not that they are searchable. Entries that can't be
-    added are in `failed`; a request in which every entry is invalid is refused as a whole."""
+    added are in `failed`; a request in which every entry is invalid is refused as a whole. With `dryRun`, nothing is added,
+    and the response says what would be embedded and what it costs."""
     access = context.disk_access(caller)
+    entries = await asyncio.to_thread(_entries_of, body.items, context.sources, access)
+    if body.dry_run:
+        response.status_code = 200
+        return await _estimate_add(context, base_id, entries)
     added = await add.add(
         context.db,
         base_id,
-        await asyncio.to_thread(_entries_of, body.items, context.sources, access),
+        entries,
         context.queue_limits,
         parent_id=ItemId(body.parent_id) if body.parent_id else None,
         on_conflict=body.on_conflict,
     )
     return AddedOut.of(added)
+
+
+async def _estimate_add(
+    context: ApiContext, base_id: BaseId, entries: Sequence[add.ItemToAdd | add.InvalidEntry]
+) -> EstimateOut:
+    async with context.db.connection() as tx:
+        base = await guards.require_base(tx, base_id)
+        embedder = await context.embedders.find(tx, base.embedder, base.org_id)
+    valid = [entry for entry in entries if isinstance(entry, add.ItemToAdd)]
+    estimate = await context.estimator.estimate_add(base, embedder, valid)
+    rejected = [
+        add.RejectedItem(index, entry.path, entry.error)
+        for index, entry in enumerate(entries)
+        if isinstance(entry, add.InvalidEntry)
+    ]
+    return EstimateOut.of(estimate, rejected)
 
 
 def _entries_of(
@@ -303,9 +325,13 @@ async def delete_items(
 @router.post("/knowledge-bases/{base_id}/items/reindex", status_code=202)
 async def reindex_items(
     base_id: PathBase, body: ReindexSelection, context: CurrentContext, response: Response
-) -> ReindexOut:
+) -> ReindexOut | EstimateOut:
     """Reindex items with everything below them. The live versions stay searchable until the new ones are complete. Of several
-    jobs, `jobId` is the last."""
+    jobs, `jobId` is the last. With `dryRun`, nothing is queued, and the response says what would be embedded."""
+    if body.dry_run:
+        response.status_code = 200
+        selected = [item_id for batch in await id_batches(context.db, base_id, body) for item_id in batch]
+        return await _estimate_reindex(context, base_id, selected)
     result = ReindexOut(root_ids=[], job_id=None, failed=[])
     for item_ids in await id_batches(context.db, base_id, body):
         batch = await _reindex(context, base_id, item_ids, body.on_active)
@@ -316,6 +342,16 @@ async def reindex_items(
         )
     response.status_code = 202 if result.root_ids or not result.failed else 200
     return result
+
+
+async def _estimate_reindex(context: ApiContext, base_id: BaseId, selected: Sequence[ItemId]) -> EstimateOut:
+    async with context.db.connection() as tx:
+        base = await guards.require_base(tx, base_id)
+        await guards.require_items(tx, base, selected)
+        embedder = await context.embedders.find(tx, base.embedder, base.org_id)
+    return EstimateOut.of(
+        await context.estimator.estimate_stored(base, embedder, base.chunking, list(selected))
+    )
 
 
 async def _reindex(

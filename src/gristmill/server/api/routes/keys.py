@@ -1,18 +1,17 @@
-"""`/api/api-keys` and `/api/audit`: the keys of the organisation, and the requests that may have changed something."""
+"""`/api/api-keys`: the keys of the organisation."""
 
-from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import Query, Response
+from fastapi import Response
 
 from gristmill import identity
 from gristmill.errors import NotFound
-from gristmill.identity import ApiKey, KeyId, audit
+from gristmill.identity import ApiKey, KeyId
 from gristmill.server.api.context import CurrentCaller, CurrentContext, PathKey
 from gristmill.server.api.etags import IfMatch, check_if_match, set_etag
 from gristmill.server.api.router import ApiRouter
-from gristmill.server.api.schemas.common import Limit, Page, Timestamp, page_of
-from gristmill.server.api.schemas.keys import AuditOut, ChangedKey, KeyOut, NewKeyIn, NewKeyOut
+from gristmill.server.api.schemas.common import Limit, Page, page_of
+from gristmill.server.api.schemas.keys import ChangedKey, KeyOut, NewKeyIn, NewKeyOut
 
 router = ApiRouter("/api", tag="keys")
 
@@ -78,24 +77,3 @@ def _require_key(key: ApiKey | None, key_id: KeyId) -> ApiKey:
     if key is None:
         raise NotFound(f"There is no key {key_id}.", code="key_not_found")
     return key
-
-
-@router.get("/audit")
-async def list_audit(
-    context: CurrentContext,
-    caller: CurrentCaller,
-    actor: Annotated[str | None, Query(max_length=200)] = None,
-    path: Annotated[str | None, Query(max_length=500)] = None,
-    method: Literal["POST", "PUT", "PATCH", "DELETE"] | None = None,
-    failed: bool = False,
-    since: Timestamp | None = None,
-    until: Timestamp | None = None,
-    limit: Limit = 100,
-    cursor: UUID | None = None,
-) -> Page[AuditOut]:
-    """List the requests that may have changed something in the organisation, newest first; with `failed`, those that were refused or
-    failed."""
-    chosen = audit.AuditFilter(actor, path, method, failed, since, until)
-    async with context.db.connection() as tx:
-        entries = await audit.find_all(tx, caller.org, limit=limit, before=cursor, chosen=chosen)
-    return page_of(entries, limit, lambda entry: AuditOut.model_validate(vars(entry)))

@@ -56,13 +56,12 @@ async def _record_sign_in(tx: Tx, request: Request, caller: Caller | None, *, st
     """Write the audit log: of the key's organisation, or of the local one if the key is wrong."""
     if callers.current_caller(request.scope) is not None:
         return  # the middleware has recorded the request
-    await audit.record(
+    await audit.record_sign_in(
         tx,
         LOCAL_ORG if caller is None else caller.org,
         actor="anonymous" if caller is None else caller.actor,
         key_id=None if caller is None else caller.key_id,
         role="none" if caller is None else caller.role,
-        method=request.method,
         path=request.url.path,
         client=_client_address(request),
         status=status,

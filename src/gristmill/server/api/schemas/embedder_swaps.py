@@ -22,6 +22,7 @@ class NewSwap(RequestModel):
             description="Whether the new vectors take over if they compare well, when someone approves, or at once."
         ),
     ] = "auto"
+    dry_run: bool = False
 
     @model_validator(mode="after")
     def _require_a_change(self) -> Self:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Self, cast
+from typing import Literal, Self, cast
 from uuid import UUID
 
 from pydantic import StrictBool
@@ -11,6 +11,7 @@ from gristmill import catalog
 from gristmill.catalog import Item, ItemId, ItemStatus
 from gristmill.errors import GristmillError
 from gristmill.operations import add, delete
+from gristmill.operations.estimates import CostEstimate
 from gristmill.operations.source_factory import ADDED_LOCALLY
 from gristmill.readers.text_boxes import PageBox
 from gristmill.search import ChunkMark, ChunkRow
@@ -147,6 +148,33 @@ class AddedOut(ApiModel):
             ],
             correlation_id=added.cause,
         )
+
+
+class EstimateOut(ApiModel):
+    """What a dry run found: how many documents, chunks and new texts there would be, and what embedding them costs. `cost` is null
+    without a price. `exact` is false where something is estimated; `notes` says what, and on what it rests."""
+
+    dry_run: Literal[True] = True
+    documents: int
+    read_documents: int
+    chunks: int
+    texts: int
+    tokens: int
+    cost: float | None
+    images: int
+    exact: bool
+    notes: list[str]
+    failed: list[RefusedOut]
+
+    @classmethod
+    def of(cls, estimate: CostEstimate, failed: Sequence[add.RejectedItem] = ()) -> Self:
+        """Show an estimate, and the entries that can't be added."""
+        refused = [
+            RefusedOut(index=entry.index, path=entry.path, error=ErrorBody.of(entry.error))
+            for entry in failed
+        ]
+        fields = {**vars(estimate), "exact": estimate.is_exact, "failed": refused}
+        return cls.model_validate(fields)
 
 
 class AcceptedOut(ApiModel):

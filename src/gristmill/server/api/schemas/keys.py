@@ -11,6 +11,7 @@ from pydantic import Field, StringConstraints
 from gristmill.catalog import access
 from gristmill.errors import FieldError, Invalid
 from gristmill.identity import LOCAL_ORG, ApiKey, NewApiKey, Role
+from gristmill.identity.audit import AuditAction
 from gristmill.server.api.caller import Caller
 from gristmill.server.api.schemas.common import (
     ApiModel,
@@ -147,7 +148,7 @@ class SessionOut(ApiModel):
 
 
 class AuditOut(ApiModel):
-    """A request that may have changed something; `status` is null while it runs, or when the server died meanwhile."""
+    """What was done with a request; `status` is null while it runs, or when the server died meanwhile."""
 
     id: UUID
     at: datetime
@@ -159,6 +160,7 @@ class AuditOut(ApiModel):
     client: str | None
     status: int | None
     took_ms: int | None
+    action: AuditAction
 
 
 def _require_future(expires_at: datetime | None) -> None:

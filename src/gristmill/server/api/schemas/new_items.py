@@ -237,6 +237,7 @@ class NewItems(RequestModel):
     ]
     parent_id: UUID | None = None
     on_conflict: add.OnConflict = "rename"
+    dry_run: bool = False
 
 
 class SelectionFilter(RequestModel):
@@ -292,3 +293,4 @@ class ReindexSelection(Selection):
     """Items to reindex, and what to do when some of them are still being processed."""
 
     on_active: OnActive = "reject"
+    dry_run: bool = False

@@ -3,4 +3,7 @@
 
 import { addMessages, language } from "./i18n.js";
 
-if (language === "zh") addMessages((await import("./locales/zh-admin.js")).messages);
+if (language === "zh") {
+  addMessages((await import("./locales/zh-admin.js")).messages);
+  addMessages((await import("./locales/zh-usage.js")).messages);
+}

@@ -25,6 +25,7 @@ export const messages = {
     other: "{n} chunks of at most {size} tokens; now {now}.",
   },
   "{n} questions were deleted": { one: "{n} question was deleted", other: "{n} questions were deleted" },
+  "{n} texts": { one: "{n} text", other: "{n} texts" },
   "{n} tokens": { one: "{n} token", other: "{n} tokens" },
   "Reindex {n} items?": { one: "Reindex {n} item?", other: "Reindex {n} items?" },
   "Move {n} items": { one: "Move {n} item", other: "Move {n} items" },

@@ -119,6 +119,12 @@ export const errors = {
   webhook_unreachable: "无法连接接收方，将在一天内重试。",
   webhook_timeout: "接收方 15 秒内没有响应，将在一天内重试。",
   secret_unreadable: "保存的机密是用另一把密钥加密的。请恢复 secret_key，或重新输入凭据。",
+  secret_reference_forbidden: "只有运维人员可以引用服务器上的密钥，请直接输入密钥。",
+  secret_reference_unknown: "设置不允许引用这个密钥。",
+  secret_unavailable: "无法从引用处读取密钥。",
+  budget_used_up: "预算已用完。提高预算或等到月底后会自动继续。",
+  quota_exceeded: "配额已满。请删除一些内容，或请管理员提高配额。",
+  limit_not_found: "没有这个限额。",
   queue_full: "队列已满，请稍后再试。",
   file_not_found: "页面没有这个文件，请重新加载页面。",
   base_name_taken: {

@@ -10,6 +10,14 @@ export const messages = {
   "You can undo this for a few seconds.": "几秒钟内可以撤销。",
   "Everything inside is deleted too, and is no longer found by search.": "其中的全部内容也会删除，并且不再能被搜索到。",
   "What is deleted is no longer found by search.": "删除后不再能被搜索到。",
+  "What would it cost?": "需要多少费用？",
+  "Estimating …": "正在估算…",
+  "Documents: {documents}; texts to embed: {texts}; tokens: {tokens}.":
+    "文档：{documents}；需向量化的文本：{texts}；词元：{tokens}。",
+  "Documents: {documents}; texts to embed, estimated: {texts}; tokens: {tokens}.":
+    "文档：{documents}；估计需向量化的文本：{texts}；词元：{tokens}。",
+  "No price is known for this model.": "该模型没有设置价格。",
+  "Cost: {cost}.": "费用：{cost}。",
   "Reindex {n} items?": "重建 {n} 项的索引？",
   Rename: "重命名",
   Title: "标题",

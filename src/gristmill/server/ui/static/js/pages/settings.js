@@ -1,5 +1,5 @@
 // @ts-check
-/** Settings: this browser, the embedders, the API keys, the workers, storage and the audit log. */
+/** Settings: this browser, the embedders, the API keys, usage and limits, the workers, storage and the audit log. */
 
 import "../admin-locale.js";
 import { setPageTitle } from "../components/status.js";
@@ -11,6 +11,7 @@ import { generalSection } from "./settings/general.js";
 import { keysSection } from "./settings/keys.js";
 import { modelsSection } from "./settings/models.js";
 import { storageSection } from "./settings/storage.js";
+import { usageSection } from "./settings/usage.js";
 import { workersSection } from "./settings/workers.js";
 
 /** @import { LiveRoute } from "../router.js" */
@@ -20,6 +21,7 @@ const SECTIONS = /** @type {Record<string, [string, () => Node, Audience]>} */ (
   general: ["General", generalSection, "reader"],
   models: ["Models", modelsSection, "reader"],
   keys: ["API keys", keysSection, "admin"],
+  usage: ["Usage", usageSection, "admin"],
   workers: ["Workers", workersSection, "operator"],
   storage: ["Storage", storageSection, "operator"],
   audit: ["Audit log", auditSection, "admin"],

@@ -7,6 +7,7 @@ import { html, signal } from "../../core.js";
 import { t } from "../../i18n.js";
 import { button } from "../../components/button.js";
 import { dialog } from "../../components/dialog.js";
+import { describeEstimate } from "../../components/estimate.js";
 import { icon } from "../../components/icon.js";
 import { tabs } from "../../components/tabs.js";
 import { toast } from "../../components/toast.js";
@@ -33,6 +34,7 @@ export function openAdd(base, kind, tree) {
 /** @param {string} base @param {string} kind @param {Tree} tree @param {() => void} close */
 function addForm(base, kind, tree, close) {
   const errorText = signal("");
+  const estimateText = signal("");
   const labels = { file: t("Files"), url: t("Web pages"), note: t("Note"), dir: t("Folder"), sitemap: t("Sitemap") };
   const choices = Object.entries(labels)
     .filter(([id]) => id !== "dir" || session.peek()?.serverPaths)
@@ -40,7 +42,7 @@ function addForm(base, kind, tree, close) {
   const chosen = signal(choices.some(({ id }) => id === kind) ? kind : "file");
   const choose = (/** @type {string} */ id) => {
     chosen.value = id;
-    errorText.value = "";
+    [errorText.value, estimateText.value] = ["", ""];
     setQuery({ add: id });
   };
   const submit = async (/** @type {SubmitEvent} */ event) => {
@@ -53,17 +55,30 @@ function addForm(base, kind, tree, close) {
       errorText.value = /** @type {ApiError} */ (error).message;
     }
   };
+  const estimate = async (/** @type {Event} */ event) => {
+    const form = /** @type {HTMLFormElement} */ (/** @type {HTMLButtonElement} */ (event.currentTarget).form);
+    if (!form.reportValidity()) return;
+    [errorText.value, estimateText.value] = ["", t("Estimating …")];
+    try {
+      const items = itemsFrom(chosen.peek(), new FormData(form));
+      estimateText.value = describeEstimate(await api.post(`/knowledge-bases/${base}/items`, { items, dryRun: true }));
+    } catch (error) {
+      [errorText.value, estimateText.value] = [/** @type {ApiError} */ (error).message, ""];
+    }
+  };
+  const estimateButton = () => button(t("What would it cost?"), estimate);
   const submitButton = () => html`<button class="button primary">${t("Add")}</button>`;
   return html`
     <form @submit=${submit}>
       <div class="dialog-body">
         ${tabs(t("Content type"), choices, () => chosen.value, choose)}
         ${() => kindFields(chosen.value, base, tree, close)}
+        <p class="small-text" role="status">${() => estimateText.value}</p>
         <p class="error bad small-text" role="alert">${() => errorText.value}</p>
       </div>
       <footer>
         ${button(t("Cancel"), close, { kind: "quiet" })}
-        ${() => (chosen.value === "file" ? null : submitButton())}
+        ${() => (chosen.value === "file" ? null : [estimateButton(), submitButton()])}
       </footer>
     </form>
   `;

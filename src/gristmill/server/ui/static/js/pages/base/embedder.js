@@ -7,6 +7,7 @@
 import { api } from "../../api.js";
 import { button } from "../../components/button.js";
 import { dialog } from "../../components/dialog.js";
+import { describeEstimate } from "../../components/estimate.js";
 import { bar, errorBanner, relativeTime } from "../../components/status.js";
 import { showError } from "../../components/toast.js";
 import { effect, html, signal } from "../../core.js";
@@ -165,6 +166,7 @@ function reportView(swap) {
 function openSwapDialog(base, onbegun) {
   const embedders = signal(/** @type {{name: string}[]} */ ([]));
   const errorText = signal("");
+  const estimateText = signal("");
   api.get("/embedders").then((page) => (embedders.value = page.items), showError);
   const choices = () =>
     embedders.value.filter(({ name }) => name !== base.embedder).map(({ name }) =>
@@ -180,6 +182,18 @@ function openSwapDialog(base, onbegun) {
         close();
         onbegun();
       } catch (error) {
+        errorText.value = /** @type {Error} */ (error).message;
+      }
+    };
+    const estimate = async (/** @type {Event} */ event) => {
+      const { form } = /** @type {HTMLButtonElement} */ (event.currentTarget);
+      const embedder = new FormData(/** @type {HTMLFormElement} */ (form)).get("embedder");
+      estimateText.value = t("Estimating …");
+      try {
+        const found = await api.post(`/knowledge-bases/${base.id}/embedder`, { embedder, dryRun: true });
+        estimateText.value = describeEstimate(found);
+      } catch (error) {
+        estimateText.value = "";
         errorText.value = /** @type {Error} */ (error).message;
       }
     };
@@ -201,10 +215,11 @@ function openSwapDialog(base, onbegun) {
               <option value="off">${t("Use them without comparing")}</option>
             </select>
           </label>
+          <p role="status">${() => estimateText.value}</p>
           ${() => (errorText.value ? html`<p class="error" role="alert">${errorText.value}</p>` : null)}
         </div>
         <footer>
-          ${button(t("Cancel"), close, { kind: "quiet" })}
+          ${button(t("Cancel"), close, { kind: "quiet" })} ${button(t("What would it cost?"), estimate)}
           <button class="button primary">${t("Change")}</button>
         </footer>
       </form>

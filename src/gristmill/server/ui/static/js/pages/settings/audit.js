@@ -32,6 +32,7 @@ const filters = () => ({
   actor: query.value.get("actor"),
   path: query.value.get("path"),
   method: query.value.get("method"),
+  action: query.value.get("action"),
   failed: query.value.get("failed"),
 });
 
@@ -83,6 +84,18 @@ function filterBar() {
     const value = query.peek().get(name) ?? "";
     return html`<input type="search" aria-label="${label}" placeholder="${label}" .value=${value} @input=${oninput}>`;
   };
+  const words = {
+    "": t("Any action"),
+    change: t("Changes"),
+    export: t("Exports"),
+    read: t("Reads"),
+    sign_in: t("Sign-ins"),
+  };
+  const actions = Object.entries(words).map(([action, word]) =>
+    html`<option value="${action}" ?selected=${query.peek().get("action") === action}>${word}</option>`
+  );
+  const onaction = (/** @type {Event} */ event) =>
+    setQuery({ action: /** @type {HTMLSelectElement} */ (event.target).value });
   const methods = ["", "POST", "PATCH", "PUT", "DELETE"].map((method) =>
     html`<option value="${method}" ?selected=${query.peek().get("method") === method}>${
       method || t("Any method")
@@ -95,6 +108,7 @@ function filterBar() {
   return html`
     <div class="audit-bar">
       ${field("actor", t("Who"))}${field("path", t("Path"))}
+      <select aria-label="${t("Action")}" @change=${onaction}>${actions}</select>
       <select aria-label="${t("Method")}" @change=${onmethod}>${methods}</select>
       <label class="tick">
         <input type="checkbox" ?checked=${query.peek().get("failed") === "true"} @change=${onfailed}>
