@@ -22,9 +22,9 @@ def node_environment() -> dict[str, str]:
     return {**os.environ, "PATH": f"{Path(node()).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
-def install_package(cache_dir: Path, package: str) -> Path:
-    """A folder with this package (`name@version`) in its `node_modules`; installed once on a machine."""
-    folder = cache_dir / "npm" / package.replace("/", "+")
+def install_package(cache_dir: Path, *packages: str) -> Path:
+    """A folder with these packages (`name@version`) in its `node_modules`; installed once on a machine."""
+    folder = cache_dir / "npm" / "-".join(packages).replace("/", "+")
     if not (folder / "done").exists():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -36,9 +36,9 @@ def install_package(cache_dir: Path, package: str) -> Path:
             "--fetch-retries=0",
             "--fetch-timeout=20000",
         ]
-        command = [node(), str(npm), "install", "--prefix", str(folder), *options, package]
+        command = [node(), str(npm), "install", "--prefix", str(folder), *options, *packages]
         ended = subprocess.run(command, capture_output=True, text=True, env=node_environment(), check=False)
         if ended.returncode != 0:
-            pytest.skip(f"the npm registry does not give {package}: {ended.stderr[-200:]}")
+            pytest.skip(f"the npm registry does not give {packages[0]}: {ended.stderr[-200:]}")
         (folder / "done").touch()
     return folder

@@ -22,6 +22,12 @@ from tests.node_packages import install_package, node, node_environment
 pytestmark = pytest.mark.slow
 
 NODE_CLIENT = "openai@7.53.0"
+NODE_FRAMEWORKS = [
+    "ai@7.0.170",
+    "@ai-sdk/openai@4.0.115",
+    "@langchain/openai@1.6.0",
+    "@langchain/core@1.2.13",
+]
 FRAMEWORKS = ["litellm==1.106.2", "langchain-openai==1.7.3", "llama-index-llms-openai-like==0.8.1"]
 FOLDER = Path(__file__).parent
 
@@ -77,6 +83,28 @@ def frameworks_python(cache_dir: Path) -> str:
                 pytest.skip(f"the frameworks can't be installed: {ended.stderr[-300:]}")
         (folder / "done").touch()
     return str(python)
+
+
+def test_the_ai_sdk_and_langchain_for_javascript_search_a_store(url: str, cache_dir: Path) -> None:
+    if os.environ.get("FRAMEWORK_TESTS") != "1":
+        pytest.skip("the AI SDK and LangChain for JavaScript are tested with FRAMEWORK_TESTS=1")
+    script = install_package(cache_dir, *NODE_FRAMEWORKS) / "file_search_story.mjs"
+    script.write_text((FOLDER / script.name).read_text())
+    with sync_client(url) as client:
+        store = client.vector_stores.create(name="grain")
+        wheat = ("wheat.md", b"Wheat is ground into flour.")
+        client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=wheat)
+        ended = subprocess.run(
+            [node(), str(script), url, store.id],
+            capture_output=True,
+            text=True,
+            env=node_environment(),
+            check=False,
+        )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    results = json.loads(ended.stdout.splitlines()[-1])
+    assert results.pop("ai sdk sources") == ["wheat.md"]
+    assert results == dict.fromkeys(("ai sdk", "ai sdk stream", "langchain"), "It is so [1].")
 
 
 def outside_project() -> dict[str, str]:
