@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -166,6 +167,19 @@ def admin_connection(server_url: str) -> Generator[psycopg.Connection]:
 @pytest.fixture
 def database_url(server_url: str, admin_connection: psycopg.Connection) -> Generator[str]:
     """A database with the schema, for this test only."""
+    with _copy_of_template(server_url, admin_connection) as url:
+        yield url
+
+
+@pytest.fixture
+def other_database_url(server_url: str, admin_connection: psycopg.Connection) -> Generator[str]:
+    """A second one, for tests of two installations."""
+    with _copy_of_template(server_url, admin_connection) as url:
+        yield url
+
+
+@contextmanager
+def _copy_of_template(server_url: str, admin_connection: psycopg.Connection) -> Generator[str]:
     name = f"test_{uuid4().hex}"
     admin_connection.execute(
         sql.SQL("create database {} template {} strategy file_copy").format(

@@ -22,7 +22,7 @@ from gristmill.answers import Asker
 from gristmill.connectors.permissions import PermissionSync
 from gristmill.connectors.registry import ConnectorRegistry
 from gristmill.connectors.sync import Synchroniser
-from gristmill.db import Database, local_server
+from gristmill.db import Database, local_server, schema_watch
 from gristmill.db.listen import Listener
 from gristmill.db.migrate import migrate
 from gristmill.db.outage import Outage
@@ -45,6 +45,7 @@ from gristmill.ingest import (
 from gristmill.ingest.estimate import Estimator
 from gristmill.ingest.image_describers import ImageDescriber, VisionDescriber
 from gristmill.ingest.move_items import tending_handlers
+from gristmill.ingest.portable_handlers import portable_handlers
 from gristmill.ingest.processors import Processor
 from gristmill.ingest.refresh.due import due_schedule
 from gristmill.ingest.refresh.handlers import refresh_handlers
@@ -94,8 +95,7 @@ log = logging.getLogger(__name__)
 _SERVER_CONNECTIONS = 10
 _SPARE_THREADS = 16  # for everything else that blocks
 
-# How often the local PostgreSQL is checked: one that died is restarted within this time.
-_WATCH_INTERVAL = timedelta(seconds=1)
+_WATCH_INTERVAL = timedelta(seconds=1)  # a local PostgreSQL that died is restarted within this time
 
 
 @dataclass(frozen=True)
@@ -310,7 +310,7 @@ async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.T
     )
     stack.callback(pipeline.close)
     worker = Worker(db, listener, _job_handlers(parts, pipeline, stages), limits)
-    webhook_pump = WebhookPump(db, listener)
+    webhook_pump, schema_changes = WebhookPump(db, listener), schema_watch.watch_changes(listener)
     task = asyncio.create_task(worker.run(), name="worker")
 
     async def stop() -> None:
@@ -323,6 +323,7 @@ async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.T
         stack.push_async_callback(_stop_task, asyncio.create_task(watcher.run(), name="folder watch"))
     for name, background_work in (
         ("webhook pump", webhook_pump.run()),
+        ("schema watch", schema_watch.stop_when_outdated(db, schema_changes, worker.stop)),
         ("compaction", compaction.keep_compacting(db)),
         ("index updates", update_index.keep_queueing(db)),
         ("embedder warm-up", load_embedder(parts.embedders)),
@@ -378,6 +379,7 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> di
         MoveIndex.kind: Handler(move_index.IndexMover(db, parts.indexes).move),
         SwapEmbedder.kind: Handler(swapper.run, swapper.record_failure),
         **tending_handlers(db, parts.embedders, pipeline.offload),
+        **portable_handlers(db, parts.embedders, sources, pipeline.offload),
         RemoveChunkSet.kind: Handler(remover.remove_chunk_set),
     }
 

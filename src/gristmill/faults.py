@@ -66,16 +66,21 @@ def watch(name: str, *, hold: bool = False) -> Generator[PointWatch]:
         del _watched[name]
 
 
-async def point(name: str) -> None:
-    """Mark a fault point."""
-    if not _armed and not _watched:
-        return
+def blocking_point(name: str) -> None:
+    """Mark a fault point in code that is not asynchronous: it can fail or kill, but not wait."""
     if (armed := _armed.get(name)) is not None:
         armed.countdown -= 1
         if armed.countdown == 0:
             if armed.action == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise FaultInjected(name)
+
+
+async def point(name: str) -> None:
+    """Mark a fault point."""
+    if not _armed and not _watched:
+        return
+    blocking_point(name)
     if (watched := _watched.get(name)) is not None:
         watched.count += 1
         watched.passed.set()

@@ -25,9 +25,9 @@
     refresh_documents base, items       base     5           base, or its items        bulk
     refresh_container base, item        base     5           item                      bulk; normal when a user asks for it
     reconcile         thorough          its own  3           thorough or not           normal
+    export_base, import_base            base, or of all imports of an organisation; 3 attempts, one per base or file, normal
 
-A new kind is added here, handled in `ingest/`, `connectors/`, `events/` or `integrity/`, and connected to its handler in
-`app.py`.
+A new kind is added here, handled in `ingest/`, `connectors/`, `events/` or `integrity/`, and connected to it in `app.py`.
 """
 
 import hashlib
@@ -38,10 +38,10 @@ from uuid import UUID
 
 from gristmill.catalog import BaseId, ChunkSetId, ItemId
 from gristmill.jobs import Priority, Work
+from gristmill.portable.export_work import ExportBase, ImportBase  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as those below
 from gristmill.refresh_work import FindDue, RefreshContainer, RefreshDocuments  # noqa: F401  # pyright: ignore[reportUnusedImport]  # the kinds are used from here
 
-# What is marked for deletion must be removed, however long an obstacle lasts.
-UNLIMITED_ATTEMPTS = 30_000
+UNLIMITED_ATTEMPTS = 30_000  # what is marked for deletion must be removed, however long an obstacle lasts
 
 OnActive = Literal["reject", "skip", "after"]
 
@@ -389,7 +389,7 @@ class Reconcile(Work):
         return "reconcile:thorough" if self.thorough else "reconcile"
 
 
-_WITHOUT_BASE = (DeliverEvents, Reconcile, FindDue, CancelConversion, SyncConnector, SyncAccess)
+_WITHOUT_BASE = (DeliverEvents, Reconcile, FindDue, CancelConversion, SyncConnector, SyncAccess, ImportBase)
 KINDS_WITHOUT_BASE = frozenset(kind.kind for kind in _WITHOUT_BASE)
 
 

@@ -237,7 +237,7 @@ class BackupRepository:
             raise _unusable("the destination of the back-ups", error) from error
 
     async def _list(self, prefix: str) -> AsyncGenerator[tuple[str, int]]:
-        stream = self._store.list(prefix, chunk_size=1000)  # pyright: ignore[reportUnknownMemberType]  # its Arrow variant is untyped
+        stream = self._store.list(prefix, chunk_size=1000)
         try:
             async for batch in stream:
                 for entry in batch:

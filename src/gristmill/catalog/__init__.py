@@ -43,6 +43,13 @@ from gristmill.catalog.filing import (
     insert_children,
     insert_items,
 )
+from gristmill.catalog.import_rows import (
+    NewHiddenBase,
+    insert_hidden_base,
+    insert_imported_exclusions,
+    insert_imported_items,
+    reveal_base,
+)
 from gristmill.catalog.item import (
     CONTAINERS,
     Item,
@@ -224,6 +231,7 @@ __all__ = [
     "ItemStatus",
     "LeasedVersion",
     "MissingItem",
+    "NewHiddenBase",
     "NewItem",
     "OnRestart",
     "Provenance",
@@ -302,6 +310,9 @@ __all__ = [
     "insert_base",
     "insert_children",
     "insert_chunk_set",
+    "insert_hidden_base",
+    "insert_imported_exclusions",
+    "insert_imported_items",
     "insert_items",
     "insert_swap",
     "is_expanded",
@@ -352,6 +363,7 @@ __all__ = [
     "request_listed_versions",
     "request_version",
     "requeue_version",
+    "reveal_base",
     "root_source",
     "set_acl",
     "set_base_expiry",

@@ -20,9 +20,11 @@ from gristmill.cli import (
     index_commands,
     key_commands,
     mcp_commands,
+    portable_commands,
     retention_commands,
     search_commands,
     secret_commands,
+    upgrade_commands,
     usage_commands,
 )
 from gristmill.cli.common import (
@@ -324,6 +326,23 @@ cli.command(
 cli.command(local=True, examples=["gristmill restore /backup/gristmill --data-dir /srv/gristmill"])(
     backup_commands.restore
 )
+cli.command(local=True, examples=["gristmill upgrade", "gristmill upgrade --drop-old"])(
+    upgrade_commands.upgrade
+)
+cli.command(
+    local=True,
+    examples=["gristmill move --to postgresql://gristmill@db/gristmill", "gristmill move --to embedded"],
+)(upgrade_commands.move)
+cli.command("export", examples=["gristmill export handbook handbook.gristmill"])(
+    portable_commands.export_base
+)
+cli.command(
+    "import",
+    examples=[
+        "gristmill import handbook.gristmill",
+        "gristmill import handbook.gristmill --name manual --re-embed",
+    ],
+)(portable_commands.import_base)
 
 
 def _finish(outcome: Any, as_json: bool) -> None:

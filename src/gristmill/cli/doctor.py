@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from gristmill import app, settings
 from gristmill.cli import serve_lock
 from gristmill.cli.open_gristmill import open_gristmill
+from gristmill.db import upgrade
+from gristmill.db.programs import MAJOR
+from gristmill.db.switch import old_copies
 from gristmill.errors import GristmillError
 from gristmill.integrity.invariants import find_violations
 from gristmill.integrity.readiness import MIN_FREE_BYTES
@@ -30,6 +33,8 @@ async def run_checks(current: Settings) -> AsyncGenerator[CheckResult]:
         "settings", True, str(file) if file else "no gristmill.toml; using the environment and defaults"
     )
     yield _check_disk(current)
+    if (upgrade_check := _check_upgrade(current)) is not None:
+        yield upgrade_check
     server_url = serve_lock.find_server_url(current.data_dir)
     yield CheckResult(
         "server", True, f"running at {server_url}" if server_url else "not running on this data dir"
@@ -51,6 +56,20 @@ def _check_disk(current: Settings) -> CheckResult:
     enough = free > MIN_FREE_BYTES
     advice = "" if enough else ". Free some space: PostgreSQL stops when the disk is full"
     return CheckResult("disk", enough, f"{free / 2**30:.1f} GiB free for {current.data_dir}{advice}")
+
+
+def _check_upgrade(current: Settings) -> CheckResult | None:
+    """What is due for the built-in database, or what an upgrade left to be deleted."""
+    if current.database_url is not None:
+        return None
+    version = upgrade.database_version(current.data_dir)
+    if version is not None and version < MAJOR:
+        advice = "Stop `gristmill serve`, then run `gristmill upgrade`: it copies the data and keeps the old database"
+        return CheckResult("upgrade", False, f"due, from PostgreSQL {version} to {MAJOR}. {advice}")
+    if copies := old_copies(current.data_dir / "postgres"):
+        names = ", ".join(path.name for path in copies)
+        return CheckResult("upgrade", True, f"none due; {names} is kept until `gristmill upgrade --drop-old`")
+    return CheckResult("upgrade", True, "none due")
 
 
 async def _check_database(mill: app.Gristmill) -> CheckResult:

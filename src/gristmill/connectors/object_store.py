@@ -140,7 +140,7 @@ class ObjectStoreConnector(FileConnector):
     async def list_files(self, cursor: str | None) -> FilePage:
         """A page of the objects, by name; the cursor is the last name."""
         await self._check_address()
-        stream = self._store.list(self._prefix or None, offset=cursor, chunk_size=_PAGE_SIZE)  # pyright: ignore[reportUnknownMemberType]  # its Arrow variant is untyped
+        stream = self._store.list(self._prefix or None, offset=cursor, chunk_size=_PAGE_SIZE)
         with self._translate_errors(is_listing=True):
             try:
                 objects = await anext(stream)

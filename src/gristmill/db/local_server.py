@@ -45,6 +45,7 @@ from gristmill.errors import SetupError
 try:
     from gristmill.db import reaper
     from gristmill.db.cluster import ROLE, Cluster, open_cluster, rotate_log, startup_error
+    from gristmill.db.programs import MAJOR
     from gristmill.db.reaper import EXCLUSIVE, SHARED, Lock
     from gristmill.db.service_user import ServiceUser
 except ModuleNotFoundError as error:  # fcntl and pwd, on Windows
@@ -119,14 +120,14 @@ class LocalServer:
             return True
 
 
-def start(data_dir: Path, *, extra_config: Mapping[str, str] = {}) -> LocalServer:
+def start(data_dir: Path, *, extra_config: Mapping[str, str] = {}, major: int = MAJOR) -> LocalServer:
     """Start the server under `data_dir`, or join the running one; blocks, for minutes if it has to recover.
 
-    `extra_config` applies if this call starts the server. Call it in a thread (`asyncio.to_thread`), and
+    `extra_config` applies if this call starts the server; `major` is another version only for an upgrade. Call it in a thread (`asyncio.to_thread`), and
     `LocalServer.close` too.
     """
     with _translate_os_errors(data_dir):
-        cluster = open_cluster(data_dir)
+        cluster = open_cluster(data_dir, major)
         start_lock, users_lock = Lock(cluster.folder / "start.lock"), Lock(cluster.folder / "users.lock")
         try:
             _wait_for_lock(start_lock, EXCLUSIVE, "another process is starting PostgreSQL")

@@ -26,6 +26,7 @@ from gristmill.errors import SetupError
 log = logging.getLogger(__name__)
 
 _LOCK = 0x67726973746D696C  # "gristmil", the key of the advisory lock
+SCHEMA_CHANNEL = "schema"  # is notified by every migration
 OLDEST_SERVER = 15_00_00
 OLDEST_VECTOR = (0, 8)
 
@@ -78,17 +79,9 @@ async def migrate(url: str, migrations: Sequence[Migration] | None = None) -> in
 
     With `migrations` given, these are applied one by one, to an empty database too.
     """
-    try:
-        connection = await psycopg.AsyncConnection.connect(url, autocommit=True, application_name="gristmill")
-    except psycopg.OperationalError as error:
-        # Lines that are indented are the library's hints.
-        reason = [line for line in str(error).strip().splitlines() if not line.startswith(("\t", " "))][-1]
-        raise SetupError(
-            f"The database can't be reached: {reason}. Check GRISTMILL_DATABASE_URL, and that PostgreSQL is running.",
-            code="database_unreachable",
-        ) from error
-    async with connection:
+    async with await _connect(url) as connection:
         await _check_server(connection)
+        await _check_writable(connection)
         await connection.execute("select pg_advisory_lock(%s)", [_LOCK])
         applied = await _read_applied(connection)
         if not applied and migrations is None:
@@ -99,6 +92,34 @@ async def migrate(url: str, migrations: Sequence[Migration] | None = None) -> in
         for migration in pending:
             await _apply(connection, migration)
     return len(pending)
+
+
+async def require_usable(url: str) -> None:
+    """Raise `SetupError` unless the database can be reached, and its server and pgvector are recent enough."""
+    async with await _connect(url) as connection:
+        await _check_server(connection)
+
+
+async def _connect(url: str) -> psycopg.AsyncConnection:
+    try:
+        return await psycopg.AsyncConnection.connect(url, autocommit=True, application_name="gristmill")
+    except psycopg.OperationalError as error:
+        # Lines that are indented are the library's hints.
+        reason = [line for line in str(error).strip().splitlines() if not line.startswith(("\t", " "))][-1]
+        raise SetupError(
+            f"The database can't be reached: {reason}. Check GRISTMILL_DATABASE_URL, and that PostgreSQL is running.",
+            code="database_unreachable",
+        ) from error
+
+
+async def _check_writable(connection: psycopg.AsyncConnection) -> None:
+    row = await (await connection.execute("show default_transaction_read_only")).fetchone()
+    if row == ("on",):
+        raise SetupError(
+            "The database allows reading only: its data was moved elsewhere by `gristmill move`. Use the other one; or, to use this one "
+            "again, run `alter database … reset default_transaction_read_only` in it.",
+            code="database_read_only",
+        )
 
 
 async def _check_server(connection: psycopg.AsyncConnection) -> None:
@@ -168,6 +189,7 @@ async def _apply(connection: psycopg.AsyncConnection, migration: Migration) -> N
     async with connection.transaction():
         await connection.execute(migration.sql.encode())
         await _record(connection, migration)
+        await connection.execute("select pg_notify(%s, '')", [SCHEMA_CHANNEL])
     log.info("schema migrated", extra={"number": migration.number, "migration": migration.name})
 
 

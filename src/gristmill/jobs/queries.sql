@@ -144,6 +144,10 @@ with due as (
 select lane_wake(array_agg(distinct lane), coalesce(array_agg(distinct lane) filter (where priority = 0), '{}')),
        pg_notify('job', '') from due having count(*) > 0;
 
+-- name: put_off
+-- Lets a delayed job wait from now on; no row if it is not delayed any more.
+update job set run_at = clock_now() + %(delay)s where id = %(id)s and state = 'delayed' returning id;
+
 -- name: retry_dead
 -- dead -> queued, with all attempts again; not while a living job has the key.
 with back as (

@@ -268,6 +268,11 @@ async def sweep(tx: Tx, retention: timedelta) -> int:
     return await queries.run(tx, "sweep", retention=retention)
 
 
+async def put_off(tx: Tx, job_id: JobId, delay: timedelta) -> bool:
+    """Let a delayed job wait for `delay` from now on; False when its time has come, or it is cancelled."""
+    return bool(await queries.values(tx, "put_off", id=job_id, delay=delay))
+
+
 async def retry_dead(tx: Tx, ids: Sequence[JobId]) -> list[JobId]:
     """dead → queued, with all their attempts again; the ids of those that were dead."""
     return await queries.values(tx, "retry_dead", ids=list(ids))

@@ -28,6 +28,14 @@ async def set_mark(
     return await queries.maybe(tx, ChunkRow, "find_chunk", **parameters)
 
 
+async def insert_imported_marks(tx: Tx, marks: Sequence[tuple[UUID, UUID, str]]) -> None:
+    """Insert marks of another installation: the item, the hash of the text, the mark."""
+    items, hashes, words = zip(*marks, strict=True)
+    await queries.run(
+        tx, "insert_imported_marks", items=list[UUID](items), hashes=list[UUID](hashes), marks=list(words)
+    )
+
+
 async def find_pinned(tx: Tx, set_id: UUID, nos: Sequence[int]) -> set[int]:
     """The numbers of those of the chunks that are pinned."""
     return set(await queries.values(tx, "pinned_numbers", set=set_id, nos=number_array(nos)))

@@ -32,3 +32,9 @@ select count(*)::int from item i
   join chunk c on c.set_id = %(set)s and c.item_id = i.id and c.version = i.live_version
   join chunk_mark m on m.item_id = c.item_id and m.text_hash = c.text_hash and m.mark = 'disabled'
  where i.id = %(item)s;
+
+-- name: insert_imported_marks
+-- Inserts marks as an archive has them.
+insert into chunk_mark (item_id, text_hash, mark)
+select u.item, u.hash, u.mark from unnest(%(items)s::uuid[], %(hashes)s::uuid[], %(marks)s::text[]) u(item, hash, mark)
+on conflict do nothing;

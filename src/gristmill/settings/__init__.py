@@ -2,7 +2,8 @@
 
 The environment takes precedence over the file, and the file over the defaults. The file is the one that
 `GRISTMILL_CONFIG` names, else `./gristmill.toml`, else `gristmill.toml` in the user's config folder.
-An unknown name is an error in both, so that a typo is never silently ignored.
+An unknown name is an error in both, so that a typo is never silently ignored. Without `database_url`, a data dir that was moved to
+another database (`gristmill move`) names it itself.
 """
 
 import difflib
@@ -10,11 +11,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from gristmill import validation
 from gristmill.errors import SetupError
 from gristmill.settings.model import ENV_PREFIX, Settings
+from gristmill.settings.moved_database import read_moved_database
 from gristmill.settings.services import EmbedderSettings, ProcessorSettings
 from gristmill.settings.toml_file import CONFIG_VARIABLE, config_file
 
@@ -36,9 +38,12 @@ def load(**overrides: Any) -> Settings:
     """Read the settings; `SetupError` names the invalid ones. `overrides` take precedence over all sources."""
     _refuse_unknown_names(os.environ)
     try:
-        return Settings(**{name: value for name, value in overrides.items() if value is not None})
+        current = Settings(**{name: value for name, value in overrides.items() if value is not None})
     except ValidationError as error:
         raise SetupError(" ".join(_messages(error)), code="bad_setting") from None
+    if current.database_url is None and (url := read_moved_database(current.data_dir)) is not None:
+        return current.model_copy(update={"database_url": SecretStr(url)})
+    return current
 
 
 def _refuse_unknown_names(environment: Mapping[str, str]) -> None:

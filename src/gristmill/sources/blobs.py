@@ -220,7 +220,7 @@ class BlobStore:
     ) -> AsyncIterator[tuple[str, int]]:
         # Compares the store's clock with this machine's: precise enough for garbage collection, which waits hours.
         before = datetime.now(UTC) - older_than
-        stream = self._store.list(prefix, chunk_size=_LIST_PAGE_SIZE)  # pyright: ignore[reportUnknownMemberType]  # its Arrow variant is untyped
+        stream = self._store.list(prefix, chunk_size=_LIST_PAGE_SIZE)
         while True:
             with _translate_errors():
                 try:

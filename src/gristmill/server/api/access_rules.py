@@ -93,6 +93,8 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/api/knowledge-bases/{base_id}/queue"): _EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/index/move"): _ADMIN,
     ("POST", "/api/knowledge-bases/{base_id}/index/rebuild"): _ADMIN,
+    ("POST", "/api/knowledge-bases/{base_id}/export"): _ADMIN,
+    ("POST", "/api/knowledge-bases/import"): _ADMIN,
     ("GET", "/api/knowledge-bases/{base_id}/questions"): _ADMIN,
     ("DELETE", "/api/knowledge-bases/{base_id}/questions"): _ADMIN,
     ("GET", "/api/knowledge-bases/{base_id}/embedder"): _EDITOR,

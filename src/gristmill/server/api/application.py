@@ -34,6 +34,7 @@ from gristmill.server.api.routes import (
     keys,
     metrics,
     pages,
+    portable_bases,
     queue,
     retention,
     sample_base,
@@ -75,6 +76,7 @@ _ROUTERS = (
     saved_searches.router,
     usage.router,
     capabilities.router,
+    portable_bases.router,
     retention.router,
     sample_base.router,
 )

@@ -54,6 +54,8 @@ _FOREIGN_ORIGIN = (
 )
 _BAD_HOST = "The Host header is not a host name or address. Use the address that `gristmill serve` printed."
 
+_UPLOAD_PATHS = ("/files", "/api/knowledge-bases/import")
+
 
 @dataclass(frozen=True)
 class BodyLimits:
@@ -121,7 +123,7 @@ class HostGuard:
 
     def _body_limit(self, scope: Scope, headers: Headers) -> int:
         """How many bytes the body may have: many for an upload, few where no key is needed."""
-        if scope["path"].endswith("/files") and headers.get("content-type", "").startswith("multipart/"):
+        if scope["path"].endswith(_UPLOAD_PATHS) and headers.get("content-type", "").startswith("multipart/"):
             return self._limits.upload_bytes
         match = find_rule(scope["method"], scope["path"])
         is_open = match is not None and match.rule.audience == "anyone"

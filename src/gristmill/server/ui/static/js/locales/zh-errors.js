@@ -23,6 +23,14 @@ export const errors = {
   folder_not_here: "无法监视该文件夹：没有工作进程能看到它。定期检查会继续。",
   network_folder: "未监视该文件夹：其文件系统不会报告其他机器的更改。",
   too_many_folders: "未监视该文件夹：其中的文件夹过多。",
+  // archives of bases
+  archive_damaged: "归档已损坏或被修改，未导入任何内容。请重新导出。",
+  archive_format: "归档由更新的版本写入。请先升级 Gristmill。",
+  not_an_archive: "此文件不是知识库的归档。",
+  embedder_differs: "此安装没有生成归档中向量的嵌入模型。请配置该模型，或重新生成向量。",
+  import_lost: "导入停顿过久，会重新开始。",
+  base_changed: "导出期间有文档被删除，会重新开始导出。",
+  not_indexed: "导出时此文档尚未建立索引。请重新索引。",
   // requests
   invalid_request: "请求有误，请更正：{message}",
   malformed_json: "请求内容不是 JSON。",

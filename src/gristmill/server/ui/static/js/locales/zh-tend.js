@@ -108,4 +108,14 @@ export const messages = {
   "Download the report": "下载报告",
   "What was deleted, when, by whom and why: with hashes, without contents.":
     "删除了什么、何时、由谁、为何：含哈希值，不含内容。",
+  // archives of bases
+  Archive: "归档",
+  "One file with everything in the base, to import it elsewhere: documents, texts, vectors and access lists.":
+    "一个文件，包含知识库的全部内容，可导入到别处：文档、文本、向量和访问列表。",
+  Export: "导出",
+  Import: "导入",
+  "The archive is being written. The download begins when it is ready.": "正在写入归档。完成后开始下载。",
+  "{name} is being imported.": "正在导入 {name}。",
+  "Imported {name}": "已导入 {name}",
+  "The job was cancelled.": "任务已取消。",
 };

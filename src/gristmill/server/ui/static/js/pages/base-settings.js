@@ -11,6 +11,7 @@ import { setPageTitle } from "../components/status.js";
 import { showError, toast } from "../components/toast.js";
 import { go } from "../router.js";
 import { embedderField } from "./base/embedder.js";
+import { exportBase } from "./base/portable.js";
 import { questionList } from "./base/questions.js";
 import { retentionSection } from "./base/retention.js";
 import { aclFrom, sharingFields } from "./base/sharing.js";
@@ -103,6 +104,7 @@ function settingsForm(base, etag, loaded) {
       )}
       <p class="bad" role="alert">${() => errorText.value}</p>
       <div class="save"><button class="button primary">${t("Save")}</button></div>
+      ${portableFields(base)}
       ${dangerZone(base, loaded)}
     </form>
   `;
@@ -256,6 +258,21 @@ function folderFields(base) {
         <input type="checkbox" name="includeHidden" .checked=${Boolean(includeHidden)}>
         <span>${t("Include hidden files (names that begin with a dot)")}</span>
       </label>
+    </fieldset>
+  `;
+}
+
+/** @param {Base} base */
+function portableFields(base) {
+  return html`
+    <fieldset>
+      <legend>${t("Archive")}</legend>
+      <p class="dim">
+        ${t(
+          "One file with everything in the base, to import it elsewhere: documents, texts, vectors and access lists.",
+        )}
+      </p>
+      ${button(t("Export"), () => exportBase(base), { icon: "download" })}
     </fieldset>
   `;
 }

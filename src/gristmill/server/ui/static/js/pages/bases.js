@@ -22,7 +22,10 @@ export function page() {
     <div class="page">
       <div class="top">
         <h1>${t("Bases")}</h1>
-        <div class="actions">${() => (allows("editor") ? newBaseButton() : null)}</div>
+        <div class="actions">
+          ${() => (allows("admin") ? button(t("Import"), openImport) : null)}
+          ${() => (allows("editor") ? newBaseButton() : null)}
+        </div>
       </div>
       <div class="scroll">${content}</div>
     </div>
@@ -31,6 +34,7 @@ export function page() {
 
 const openNewBase = async () => (await import("./new-base.js")).openNewBase();
 const openSampleBase = async () => (await import("./new-base.js")).openSampleBase();
+const openImport = async () => (await import("./base/portable.js")).importBase();
 const newBaseButton = () => button(t("New base"), openNewBase, { icon: "plus", kind: "primary" });
 
 function noBases() {

@@ -184,6 +184,8 @@ const KINDS = {
   deliver_events: "deliver",
   analyse_assets: "images",
   check_file_processing_result: "convert",
+  export_base: "export",
+  import_base: "import",
 };
 
 /** @param {Resource<Job[]>} dead @param {Resource<Queue>} queue */

@@ -1,0 +1,29 @@
+"""A base leaves as one file, and comes back from it."""
+
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from tests.ui.harness import ApiHelper, violations
+
+
+def test_a_base_is_exported_and_imported_on_the_pages(
+    page: Page, ui_url: str, api: ApiHelper, tmp_path: Path
+) -> None:
+    base = api.create_base("Carried away")
+    api.add_notes(base, "# Dressing\n\nThe miller sharpens the stones every spring.")
+    page.goto(f"{ui_url}/b/{base}/settings")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export").click()
+    assert download.value.suggested_filename == "Carried-away.gristmill"
+    archive = tmp_path / "carried.gristmill"
+    download.value.save_as(archive)
+    assert violations(page) == []
+
+    page.goto(ui_url)
+    api.http.patch(f"/api/knowledge-bases/{base}", json={"name": "Stayed"})
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Import").click()
+    chooser.value.set_files(archive)
+    expect(page.get_by_text("Imported Carried away")).to_be_visible()
+    expect(page.get_by_role("heading", name="Carried away")).to_be_visible()
