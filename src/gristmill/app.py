@@ -230,6 +230,7 @@ async def gristmill(
             asker,
             api.ActivityRecorder(db),
             estimator,
+            open_id=services.create_open_id(settings),
         )
         stack.push_async_callback(context.close)
         context.metrics.streams.set_function(lambda: broadcaster.subscriber_count)

@@ -9,6 +9,8 @@ from gristmill.answers import ChatModelConfig, HttpChatModel, TokenUsage
 from gristmill.catalog import Base
 from gristmill.connectors.registry import ConnectorLimits
 from gristmill.db import Database
+from gristmill.errors import SetupError
+from gristmill.identity.open_id import OpenIdClient, OpenIdProvider
 from gristmill.ingest import ReaderPool
 from gristmill.ingest.image_describers import ImageDescriber, OcrDescriber, VisionConfig, VisionDescriber
 from gristmill.ingest.processors import DoclingServe, MinerU, Processor, ProcessorConfig
@@ -118,6 +120,25 @@ def create_reranker(settings: Settings) -> HttpReranker | None:
     key = settings.reranker_api_key
     return HttpReranker(
         settings.reranker_url, settings.reranker_model, key.get_secret_value() if key is not None else None
+    )
+
+
+def create_open_id(settings: Settings) -> OpenIdProvider | None:
+    """The OpenID provider at which people sign in, if there is one. Raises `SetupError` if its client id is missing."""
+    if settings.oidc_issuer is None:
+        return None
+    if settings.oidc_client_id is None:
+        raise SetupError(
+            "oidc_issuer is set without oidc_client_id. Set both, or neither.", code="open_id_incomplete"
+        )
+    return OpenIdProvider(
+        OpenIdClient(
+            settings.oidc_issuer,
+            settings.oidc_client_id,
+            settings.oidc_client_secret,
+            settings.oidc_scopes,
+            settings.oidc_groups_claim,
+        )
     )
 
 

@@ -31,6 +31,8 @@ COMPUTED = {
     "secret_folders": "none",
     "secret_variables": "none",
     "secret_commands": "none",
+    "oidc_groups": "none",
+    "oidc_roles": "none",
 }
 WORDS = {
     int: "whole number",
@@ -62,8 +64,11 @@ def in_words(kind: Any) -> str:
     if get_origin(kind) is list:
         return f"list of {in_words(get_args(kind)[0])}s"
     if get_origin(kind) is dict:
-        services = {EmbedderSettings: "embedders", ProcessorSettings: "processors"}
-        return f"table of {services.get(get_args(kind)[1], 'lists')}"
+        value = get_args(kind)[1]
+        if get_origin(value) is Literal:
+            return "table of roles"
+        words = {EmbedderSettings: "embedders", ProcessorSettings: "processors", str: "texts"}
+        return f"table of {words.get(value, 'lists')}"
     if get_origin(kind) is Annotated:
         return in_words(get_args(kind)[0])
     if isinstance(kind, type) and issubclass(kind, Path):

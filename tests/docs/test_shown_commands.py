@@ -33,7 +33,7 @@ NOT_RUN = {
     "mkdir calls && RECORD_CALLS": "runs a part of this very suite",
     "gristmill connector add": "speaks to a service of others",
     "gristmill sync work": "speaks to a service of others",
-    "gristmill keys create agent": "changes the machine",
+    "gristmill keys create": "changes the machine",
     "gristmill worker": "never ends",
     "GRISTMILL_WORKER_PROCESSES=2 gristmill serve": "never ends",
     "curl -s localhost:7373/api/search": "needs a server on the default port",
@@ -63,6 +63,7 @@ RUN = (
     "gristmill add handbook ~/handbook --dry-run",
     "gristmill reindex handbook --dry-run",
     "gristmill base embedder handbook use-multilingual --dry-run",
+    "gristmill user create",  # by tests/server/test_users.py
     "gristmill secrets rotate",  # by tests/crash/test_kill_rotation.py
 )
 

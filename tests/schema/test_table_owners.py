@@ -12,6 +12,7 @@ import pytest
 OWNERS = {
     "catalog": {
         "base",
+        "base_share",
         "item",
         "progress",
         "chunk_set",
@@ -49,7 +50,18 @@ OWNERS = {
     "embedding": {"default_embedder", "embedder", "provider", "provider_portion"},
     "events": {"dead_letter", "event", "event_head", "event_position", "outbox", "webhook"},
     "files": {"file_batch", "file_batch_item", "stored_file"},
-    "identity": {"api_key", "audit", "idempotency", "organisation", "retired_sealing_key", "session"},
+    "identity": {
+        "api_key",
+        "audit",
+        "group_member",
+        "idempotency",
+        "organisation",
+        "pending_sign_in",
+        "retired_sealing_key",
+        "session",
+        "user_account",
+        "user_group",
+    },
     "jobs": {"job", "job_count", "job_history", "lane", "lane_owner", "schedule", "worker"},
     "search": {
         "asked_question",

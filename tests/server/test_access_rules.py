@@ -48,6 +48,7 @@ PARTS = {
     "version": "1",
     "chunk_id": "00000000-0000-7000-8000-000000000001",
     "page": "1",
+    "member_id": "00000000-0000-7000-8000-000000000001",
 }  # parts of the resource that the rest of the path names
 
 
@@ -98,6 +99,9 @@ async def create_one_of_each(admin: httpx.AsyncClient) -> dict[str, str]:
     limit_id = (await admin.post("/api/limits", json=limit)).json()["id"]
     saved = (await admin.post("/api/saved-searches", json={"name": "w", "search": {"query": "wheel"}})).json()
 
+    user = (await admin.post("/api/users", json={"email": "ann@x.org"})).json()
+    group = (await admin.post("/api/groups", json={"name": "research"})).json()
+
     async def is_done() -> bool:
         return (await admin.get(f"/api/knowledge-items/{item}")).json()["status"] == "completed"
 
@@ -113,6 +117,10 @@ async def create_one_of_each(admin: httpx.AsyncClient) -> dict[str, str]:
         "embedder_name": embedder,
         "search_id": saved["id"],
         "limit_id": limit_id,
+        "account_id": user["id"],
+        "group_id": group["id"],
+        "scim_user_id": user["id"],
+        "scim_group_id": group["id"],
         **await create_store(admin, base),
         **PARTS,
     }
@@ -163,6 +171,8 @@ def code_of(answer: httpx.Response) -> str:
 
 
 def is_allowed(rule: Rule, role: str) -> bool:
+    if rule.audience == "scim":
+        return role == "admin"
     return rule.audience == "anyone" or (
         rule.audience in ROLES and ROLES.index(role) >= ROLES.index(rule.audience)
     )

@@ -50,6 +50,7 @@ def page_paths(api: ApiHelper) -> Pages:
         "webhooks": (f"/events/webhooks/{hook}", "Every event"),
         "general": ("/settings/general", "All checks passed"),
         "models": ("/settings/models", "quick"),
+        "people": ("/settings/people", "New user"),
         "keys": ("/settings/keys", f"key {name}"),
         "usage": ("/settings/usage", "indexing"),
         "workers": ("/settings/workers", "process"),

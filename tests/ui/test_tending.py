@@ -169,8 +169,12 @@ def test_chunks_are_marked_previewed_and_shared_with_a_group(page: Page, ui_url:
     expect(dialog.locator(".chunk").nth(2)).to_be_visible()
     assert violations(page) == []
     page.keyboard.press("Escape")
-    page.get_by_label("Certain people, teams and groups").check()
-    page.locator("textarea[name=principals]").fill("ann@x.org\ngroup:millers")
+    for principal in ("ann@x.org", "group:millers"):
+        page.get_by_label("Person or group").fill(principal)
+        page.get_by_role("button", name="Share", exact=True).click()
+        name = principal.removeprefix("group:")
+        expect(page.get_by_role("button", name=f"Stop sharing with {name}")).to_be_visible()
+    page.get_by_label("Maximum chunk size, in tokens").fill("32")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("Saved")).to_be_visible()
     assert api.http.get(f"/api/knowledge-bases/{base}").json()["acl"] == [

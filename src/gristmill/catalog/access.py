@@ -6,6 +6,7 @@
     entry                     allows
     org:*                     every member of the organisation
     team:{id}, group:{id}     its members
+    user:{id}                 that user
     user_email:{address}      the user of that address, in any case
 
 Lists belong to bases and items, never to chunks: the query that reads joins them. So a revoked permission takes effect with the
@@ -18,13 +19,14 @@ from dataclasses import dataclass
 
 from gristmill.errors import FieldError, Invalid
 from gristmill.identity.organisation import OrgId
+from gristmill.identity.users import ActiveUser
 
 EVERYBODY = "org:*"
 MAX_ENTRIES = 1000
 # Neither spaces, nor control characters, nor halves of surrogate pairs: PostgreSQL can't store all of these.
 _LETTER = r"[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]"
 _ENTRY = re.compile(
-    rf"org:\*|(?:team|group):{_LETTER}{{1,200}}|user_email:(?:(?!@){_LETTER}){{1,100}}@(?:(?!@){_LETTER}){{1,200}}"
+    rf"org:\*|(?:team|group|user):{_LETTER}{{1,200}}|user_email:(?:(?!@){_LETTER}){{1,100}}@(?:(?!@){_LETTER}){{1,200}}"
 )
 
 
@@ -67,13 +69,22 @@ def member(
     return Viewer(frozenset((EVERYBODY, *parse_acl(principals))), org)
 
 
+def viewer_of_user(user: ActiveUser, also: Iterable[str] = ()) -> Viewer:
+    """The viewer of a user: their id, their address and every group that contains them, however many; also further entries."""
+    if not user.active:
+        return Viewer(frozenset(), user.org_id)
+    groups = (f"group:{group}" for group in user.groups)
+    entries = frozenset((EVERYBODY, f"user:{user.id}", f"user_email:{user.email}", *groups, *also))
+    return Viewer(entries, user.org_id)
+
+
 def parse_acl(acl: Sequence[str], field: str = "acl") -> list[str]:
     """The entries in canonical spelling, without duplicates, in order; `Invalid` when one is malformed."""
     entries: dict[str, None] = {}
     for index, entry in enumerate(acl):
         if _ENTRY.fullmatch(entry) is None:
             raise Invalid(
-                f"{entry[:100]!r} is not an entry of an access list. Use org:*, team:ID, group:ID or user_email:ADDRESS.",
+                f"{entry[:100]!r} is not an entry of an access list. Use org:*, team:ID, group:ID, user:ID or user_email:ADDRESS.",
                 code="bad_acl_entry",
                 fields=[FieldError(f"{field}.{index}", "is not an entry of an access list")],
             )

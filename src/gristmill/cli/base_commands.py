@@ -1,4 +1,4 @@
-"""`gristmill base …`: create, list, show, rename and delete bases, through the API."""
+"""`gristmill base …`: create, list, show, rename, share and delete bases, through the API."""
 
 from typing import Annotated, Any
 
@@ -7,11 +7,11 @@ from rich.markup import escape
 
 from gristmill.cli.common import AsJson, BaseName, DataDir, run_with_client
 from gristmill.cli.help import CommandLine
-from gristmill.cli.output import confirm, console, details, plural, print_json
+from gristmill.cli.output import confirm, console, details, new_table, plural, print_json
 
 base_cli = CommandLine(
     name="base",
-    help="Create, list, show, rename and delete bases.",
+    help="Create, list, show, rename, share and delete bases.",
     examples=["gristmill base create handbook", "gristmill base list"],
 )
 
@@ -125,3 +125,75 @@ def delete_base(
         messages.print("Nothing was deleted.")
         raise typer.Exit(1)
     print_json(run_with_client(delete, data_dir), as_json)
+
+
+SharedWith = Annotated[
+    str,
+    typer.Argument(metavar="WITH", help="Address of a person, or name of a group; or org:* for everyone."),
+]
+
+
+@base_cli.command("share", examples=["gristmill base share handbook ann@example.org --role editor"])
+def share_base(
+    name: BaseName,
+    shared_with: SharedWith,
+    role: Annotated[str, typer.Option(metavar="ROLE", help="reader, editor or owner.")] = "reader",
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Share a base with a person or a group, or change what they may do."""
+    from gristmill.cli.add import base_id_by_name
+
+    async def run(session: Any) -> dict[str, Any]:
+        base_id = await base_id_by_name(session, name, create=False)
+        body = {"principal": _principal(shared_with), "role": role}
+        return await session.call("PUT", f"/knowledge-bases/{base_id}/shares", json=body)
+
+    share = run_with_client(run, data_dir)
+    print_json(share, as_json)
+    console(as_json).print(f"{escape(share['name'])} is {role} of [bold]{escape(name)}[/bold].")
+
+
+@base_cli.command("unshare", examples=["gristmill base unshare handbook Research"])
+def unshare_base(
+    name: BaseName, shared_with: SharedWith, as_json: AsJson = False, data_dir: DataDir = None
+) -> None:
+    """Stop sharing a base with a person or a group."""
+    from gristmill.cli.add import base_id_by_name
+
+    async def run(session: Any) -> None:
+        base_id = await base_id_by_name(session, name, create=False)
+        query = {"principal": _principal(shared_with)}
+        await session.call("DELETE", f"/knowledge-bases/{base_id}/shares", params=query)
+
+    run_with_client(run, data_dir)
+    print_json({"principal": _principal(shared_with)}, as_json)
+    console(as_json).print(f"[bold]{escape(name)}[/bold] is no longer shared with {escape(shared_with)}.")
+
+
+@base_cli.command("shares", examples=["gristmill base shares handbook"])
+def list_shares(name: BaseName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
+    """List with whom a base is shared."""
+    from gristmill.cli.add import base_id_by_name
+
+    async def run(session: Any) -> dict[str, Any]:
+        base_id = await base_id_by_name(session, name, create=False)
+        return await session.call("GET", f"/knowledge-bases/{base_id}/shares")
+
+    shares = run_with_client(run, data_dir)["items"]
+    print_json(shares, as_json)
+    if not shares:
+        console(as_json).print("Only admins see this base. Share it with: gristmill base share NAME WITH")
+        return
+    table = new_table("name", "address", "role", "entry")
+    for share in shares:
+        role = share["role"] or "their own"
+        table.add_row(escape(share["name"]), share["email"] or "", role, escape(share["principal"]))
+    console(as_json).print(table)
+
+
+def _principal(text: str) -> str:
+    """The entry of an access list: an address is a person's, everything else a group's, unless it is an entry already."""
+    if text.partition(":")[0] in ("org", "user", "user_email", "group", "team") and ":" in text:
+        return text
+    return f"user_email:{text}" if "@" in text else f"group:{text}"

@@ -26,6 +26,7 @@ from gristmill.cli import (
     secret_commands,
     upgrade_commands,
     usage_commands,
+    user_commands,
 )
 from gristmill.cli.common import (
     AsJson,
@@ -304,6 +305,8 @@ cli.add_typer(index_commands.index_cli)
 cli.add_typer(connector_commands.connector)
 cli.command(examples=["gristmill sync work --wait", "gristmill sync work --dry-run"])(connector_commands.sync)
 cli.add_typer(key_commands.key_cli, name="keys")
+cli.add_typer(user_commands.user_cli, name="user")
+cli.add_typer(user_commands.group_cli, name="group")
 cli.add_typer(mcp_commands.mcp_cli)
 cli.add_typer(secret_commands.secret_cli)
 cli.command(examples=["gristmill usage", "gristmill usage handbook --since 2026-11-01 --csv"])(

@@ -1,6 +1,7 @@
 """The work of `gristmill keys` and `gristmill audit`. They use the database directly, so that the first key can be
 created before any other exists, with or without a running server."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 from uuid import UUID
@@ -18,11 +19,19 @@ from gristmill.identity import ApiKey, KeyId, NewApiKey, Organisation, Role, aud
 _MAX_KEYS = 500
 
 
-async def create(db: Database, organisation: str, new: NewApiKey) -> tuple[ApiKey, str]:
-    """Create a key in an organisation, which is created if it does not exist; returns the key and its secret."""
+async def create(
+    db: Database, organisation: str, new: NewApiKey, owner: str | None = None
+) -> tuple[ApiKey, str]:
+    """Create a key in an organisation, which is created if it does not exist; returns the key and its secret. With `owner`, the
+    address of a user, it belongs to them."""
     access.member(new.email, new.teams, new.groups)  # rejects principals that could never be in an ACL
     async with db.transaction() as tx:
         org = await identity.ensure_organisation(tx, organisation)
+        if owner is not None:
+            user = await identity.users.find_user_by(tx, org.id, "email", owner)
+            if user is None:
+                raise identity.users.no_such_user(owner)
+            new = replace(new, user_id=user.id)
         key, secret = await identity.insert_key(tx, org.id, new)
         await audit.record(
             tx, org.id, actor="cli", role="admin", method="POST", path=f"/api/api-keys/{key.id}", status=201

@@ -30,7 +30,7 @@ OrgName = Annotated[
 )
 def create_key(
     name: Annotated[str, typer.Argument(help="What the key is for.")],
-    role: Annotated[str, typer.Option(metavar="ROLE", help="admin, editor or reader.")] = "reader",
+    role: Annotated[str, typer.Option(metavar="ROLE", help="admin, editor, reader or scim.")] = "reader",
     org: OrgName = "local",
     email: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Email of the person whose permissions the key has.")
@@ -42,6 +42,12 @@ def create_key(
     group: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Group whose permissions the key has; may be repeated."),
+    ] = None,
+    user: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="User that the key belongs to; it acts as them and ends with them."
+        ),
     ] = None,
     days: Annotated[
         int | None,
@@ -55,13 +61,18 @@ def create_key(
     from gristmill.cli.open_database import open_database
     from gristmill.identity import ApiKey
 
-    if role not in ("admin", "editor", "reader"):
-        raise Invalid(f"{role!r} is not a role. Use admin, editor or reader.", code="bad_role")
+    if role not in ("admin", "editor", "reader", "scim"):
+        raise Invalid(f"{role!r} is not a role. Use admin, editor, reader or scim.", code="bad_role")
+    if user and (email or team or group or role == "scim"):
+        raise Invalid(
+            "A key of a user has no principal of its own, and not the role scim. Pass either --user or the others.",
+            code="bad_option",
+        )
     new = keys.new_key(name, role, email, team or [], group or [], days)
 
     async def run() -> tuple[ApiKey, str]:
         async with open_database(current) as db:
-            return await keys.create(db, org, new)
+            return await keys.create(db, org, new, user)
 
     current = load_settings(quiet=True, data_dir=data_dir)
     created, secret = run_async(run())

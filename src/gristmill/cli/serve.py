@@ -227,7 +227,7 @@ async def _require_admin_key(mill: app.Gristmill) -> None:
     if is_loopback(mill.settings.host):
         return
     async with mill.db.connection() as tx:
-        if not await identity.has_admin_key(tx):
+        if not await identity.has_admin_key(tx) and not await identity.users.has_active_admin(tx):
             raise SetupError(
                 f"The server would listen on {mill.settings.host}, which is not a loopback address, without an admin API key. "
                 "Create one first: gristmill keys create NAME --role admin",

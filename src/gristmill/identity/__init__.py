@@ -1,6 +1,7 @@
-"""Who makes requests: organisations, their keys and sessions, the audit log, and idempotency of repeated requests."""
+"""Who makes requests: organisations, their users, groups, keys and sessions, the audit log, and idempotency of repeated requests."""
 
-from gristmill.identity import audit, idempotency
+from gristmill.identity import audit, groups, idempotency, open_id, passwords, provisioning, sign_ins, users
+from gristmill.identity.groups import Group, GroupId
 from gristmill.identity.key import (
     ROLES,
     ApiKey,
@@ -8,7 +9,9 @@ from gristmill.identity.key import (
     NewApiKey,
     Role,
     is_key_secret,
+    lower_role,
     new_secret,
+    secret_hash,
     secret_prefix,
 )
 from gristmill.identity.organisation import LOCAL_ORG, Organisation, OrgId, scoped_digest
@@ -25,18 +28,27 @@ from gristmill.identity.store import (
     insert_key,
     list_keys,
     list_organisations,
+    list_user_keys,
     open_session,
 )
+from gristmill.identity.users import ActiveUser, User, UserFields, UserId, UserRole
 
 __all__ = [
     "LOCAL_ORG",
     "ROLES",
+    "ActiveUser",
     "ApiKey",
+    "Group",
+    "GroupId",
     "KeyId",
     "NewApiKey",
     "OrgId",
     "Organisation",
     "Role",
+    "User",
+    "UserFields",
+    "UserId",
+    "UserRole",
     "audit",
     "change_key",
     "delete_key",
@@ -46,14 +58,23 @@ __all__ = [
     "find_key_by_secret",
     "find_key_by_session",
     "find_organisation",
+    "groups",
     "has_admin_key",
     "idempotency",
     "insert_key",
     "is_key_secret",
     "list_keys",
     "list_organisations",
+    "list_user_keys",
+    "lower_role",
     "new_secret",
+    "open_id",
     "open_session",
+    "passwords",
+    "provisioning",
     "scoped_digest",
+    "secret_hash",
     "secret_prefix",
+    "sign_ins",
+    "users",
 ]

@@ -4,6 +4,9 @@
     reader    read and search
     editor    also add, delete and re-index
     admin     everything else in its organisation too; sees all of it
+    scim      create, change and remove users and groups by SCIM, and nothing else
+
+A key may belong to a user. It then acts as that user, with the lower of both roles, and ends with them.
 
 The secret is 32 random bytes. It is returned once and stored as its SHA-256, which is enough for a secret that can't be
 guessed. Later only its first characters are shown.
@@ -19,8 +22,8 @@ from uuid import UUID
 from gristmill.identity.organisation import OrgId
 
 KeyId = NewType("KeyId", UUID)
-Role = Literal["admin", "editor", "reader"]
-ROLES: tuple[Role, ...] = ("reader", "editor", "admin")  # each includes those before it
+Role = Literal["admin", "editor", "reader", "scim"]
+ROLES: tuple[Role, ...] = ("reader", "editor", "admin")  # each includes those before it; scim includes none
 
 _KEY_PREFIX = "gm_"
 _SHOWN_LENGTH = 11
@@ -35,6 +38,7 @@ class ApiKey:
     name: str
     prefix: str
     role: Role
+    user_id: UUID | None
     email: str | None
     teams: list[str]
     groups: list[str]
@@ -54,6 +58,7 @@ class NewApiKey:
     teams: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     expires_at: datetime | None = None
+    user_id: UUID | None = None
 
 
 def new_secret() -> str:
@@ -74,3 +79,10 @@ def secret_prefix(secret: str) -> str:
 def secret_hash(secret: str) -> bytes:
     """The part of a secret that is stored."""
     return hashlib.sha256(secret.encode()).digest()
+
+
+def lower_role(first: Role, second: Role) -> Role:
+    """The role with fewer rights."""
+    if "scim" in (first, second):
+        return "scim"
+    return first if ROLES.index(first) <= ROLES.index(second) else second

@@ -12,31 +12,32 @@ select id, name, created_at from organisation order by id;
 
 -- name: insert_key
 -- Creates a key.
-insert into api_key (org_id, name, prefix, hash, role, email, teams, groups, expires_at)
-values (%(org)s, %(name)s, %(prefix)s, %(hash)s, %(role)s, %(email)s, %(teams)s::text[], %(groups)s::text[], %(expires_at)s)
-returning id, org_id, name, prefix, role, email, teams, groups, expires_at, last_used_at, created_at, updated_at;
+insert into api_key (org_id, name, prefix, hash, role, user_id, email, teams, groups, expires_at)
+values (%(org)s, %(name)s, %(prefix)s, %(hash)s, %(role)s, %(user_id)s, %(email)s, %(teams)s::text[],
+        %(groups)s::text[], %(expires_at)s)
+returning id, org_id, name, prefix, role, user_id, email, teams, groups, expires_at, last_used_at, created_at, updated_at;
 
 -- name: change_key
 -- Changes all of a key but its secret.
 update api_key
-   set name = %(name)s, role = %(role)s, email = %(email)s, teams = %(teams)s::text[], groups = %(groups)s::text[],
+   set name = %(name)s, role = %(role)s, user_id = %(user_id)s, email = %(email)s, teams = %(teams)s::text[], groups = %(groups)s::text[],
        expires_at = %(expires_at)s, updated_at = clock_now()
  where id = %(id)s and org_id = %(org)s
-returning id, org_id, name, prefix, role, email, teams, groups, expires_at, last_used_at, created_at, updated_at;
+returning id, org_id, name, prefix, role, user_id, email, teams, groups, expires_at, last_used_at, created_at, updated_at;
 
 -- name: find_key
 -- One key.
-select id, org_id, name, prefix, role, email, teams, groups, expires_at, last_used_at, created_at, updated_at
+select id, org_id, name, prefix, role, user_id, email, teams, groups, expires_at, last_used_at, created_at, updated_at
   from api_key where id = %(id)s and org_id = %(org)s;
 
 -- name: lock_key
 -- One key, locked until the transaction ends.
-select id, org_id, name, prefix, role, email, teams, groups, expires_at, last_used_at, created_at, updated_at
+select id, org_id, name, prefix, role, user_id, email, teams, groups, expires_at, last_used_at, created_at, updated_at
   from api_key where id = %(id)s and org_id = %(org)s for no key update;
 
 -- name: list_keys
 -- Keys of an organisation, oldest first, after a cursor.
-select id, org_id, name, prefix, role, email, teams, groups, expires_at, last_used_at, created_at, updated_at
+select id, org_id, name, prefix, role, user_id, email, teams, groups, expires_at, last_used_at, created_at, updated_at
   from api_key where org_id = %(org)s and (%(after)s::uuid is null or id > %(after)s) order by id limit %(limit)s;
 
 -- name: delete_key
@@ -46,8 +47,9 @@ delete from api_key where id = %(id)s and org_id = %(org)s returning id;
 -- name: find_key_by_hash
 -- The key of a secret, unless it has expired. Its last use is recorded at most once a minute, to keep reads cheap.
 with found as materialized (
-    select id, org_id, name, prefix, role, email, teams, groups, expires_at, last_used_at, created_at, updated_at
-      from api_key where hash = %(hash)s and (expires_at is null or expires_at > clock_now())),
+    select id, org_id, name, prefix, role, user_id, email, teams, groups, expires_at, last_used_at, created_at, updated_at
+      from api_key where hash = %(hash)s and (expires_at is null or expires_at > clock_now())
+       and (user_id is null or exists (select from user_account u where u.id = user_id and u.active))),
 touched as (
     update api_key k set last_used_at = clock_now() from found
      where k.id = found.id and (k.last_used_at is null or k.last_used_at < clock_now() - interval '1 minute'))
@@ -56,10 +58,15 @@ select * from found;
 -- name: find_key_by_session
 -- The key that opened a session, unless either has expired. Its last use is recorded in the same way.
 with found as materialized (
-    select k.id, k.org_id, k.name, k.prefix, k.role, k.email, k.teams, k.groups, k.expires_at, k.last_used_at, k.created_at,
+    select k.id, k.org_id, k.name, k.prefix, k.role, k.user_id, k.email, k.teams, k.groups, k.expires_at, k.last_used_at, k.created_at,
            k.updated_at
       from session s join api_key k on k.id = s.key_id
-     where s.hash = %(hash)s and s.expires_at > clock_now() and (k.expires_at is null or k.expires_at > clock_now())),
+     where s.hash = %(hash)s and s.expires_at > clock_now() and s.last_used_at > clock_now() - %(idle)s::interval
+       and (k.user_id is null or exists (select from user_account u where u.id = k.user_id and u.active))
+       and (k.expires_at is null or k.expires_at > clock_now())),
+used as (
+    update session s set last_used_at = clock_now() from found
+     where s.hash = %(hash)s and s.last_used_at < clock_now() - interval '1 minute'),
 touched as (
     update api_key k set last_used_at = clock_now() from found
      where k.id = found.id and (k.last_used_at is null or k.last_used_at < clock_now() - interval '1 minute'))
@@ -68,6 +75,11 @@ select * from found;
 -- name: has_admin_key
 -- Whether an admin key exists that has not expired.
 select exists (select from api_key where role = 'admin' and (expires_at is null or expires_at > clock_now()));
+
+-- name: list_user_keys
+-- Keys of a user, oldest first.
+select id, org_id, name, prefix, role, user_id, email, teams, groups, expires_at, last_used_at, created_at, updated_at
+  from api_key where user_id = %(user)s order by id;
 
 -- name: sweep_sessions
 -- Deletes expired sessions.

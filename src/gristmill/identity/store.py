@@ -1,6 +1,7 @@
 """Organisations, keys and sessions: one function per question or change, in the caller's transaction."""
 
 from datetime import timedelta
+from uuid import UUID
 
 from gristmill.db import Queries, Tx
 from gristmill.identity.key import (
@@ -64,6 +65,11 @@ async def list_keys(tx: Tx, org: OrgId, *, limit: int, after: KeyId | None = Non
     return await queries.many(tx, ApiKey, "list_keys", org=org, limit=limit, after=after)
 
 
+async def list_user_keys(tx: Tx, user_id: UUID) -> list[ApiKey]:
+    """Keys of a user in the order of their creation."""
+    return await queries.many(tx, ApiKey, "list_user_keys", user=user_id)
+
+
 async def delete_key(tx: Tx, org: OrgId, key_id: KeyId) -> bool:
     """Revoke a key, and end its sessions; False when it does not exist."""
     return bool(await queries.values(tx, "delete_key", org=org, id=key_id))
@@ -87,9 +93,9 @@ async def open_session(tx: Tx, key_id: KeyId, life: timedelta) -> str:
     return token
 
 
-async def find_key_by_session(tx: Tx, token: str) -> ApiKey | None:
-    """The key that opened this session, unless either has expired; records that it was used."""
-    return await queries.maybe(tx, ApiKey, "find_key_by_session", hash=secret_hash(token))
+async def find_key_by_session(tx: Tx, token: str, idle: timedelta) -> ApiKey | None:
+    """The key that opened this session, unless either has ended; records that it was used."""
+    return await queries.maybe(tx, ApiKey, "find_key_by_session", hash=secret_hash(token), idle=idle)
 
 
 async def end_session(tx: Tx, token: str) -> None:
@@ -101,6 +107,7 @@ def _key_parameters(new: NewApiKey) -> dict[str, object]:
     return {
         "name": new.name,
         "role": new.role,
+        "user_id": new.user_id,
         "email": new.email,
         "teams": list(new.teams),
         "groups": list(new.groups),

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import psycopg
 
 from gristmill import catalog, events, faults, jobs, search
-from gristmill.catalog import Base, BaseId, BaseStatus, IndexKind, OnRestart
+from gristmill.catalog import Base, BaseId, BaseStatus, IndexKind, OnRestart, shares
 from gristmill.catalog.access import parse_acl
 from gristmill.catalog.deletion_report import DeletionReason
 from gristmill.db import Database, Tx
@@ -37,8 +37,9 @@ async def create(
     metadata: Mapping[str, Any] | None = None,
     expire_days: int | None = None,
     refresh: Mapping[str, Any] | None = None,
+    owner: str | None = None,
 ) -> Base:
-    """Create a base of `org` with this embedder; its name must be free in the organisation."""
+    """Create a base of `org` with this embedder; its name must be free in the organisation. `owner` is a principal."""
     check_chunk_size(chunking, embedder)
     async with db.transaction() as tx:
         await hold_embedder(tx, embedder)
@@ -64,6 +65,8 @@ async def create(
                 f"A knowledge base named {name!r} already exists. Choose another name.",
                 code="base_name_taken",
             )
+        if owner is not None and owner in created.acl:
+            await shares.set_share(tx, created.id, owner, "owner")
         if refresh is not None:
             await freshness.set_base_rule(tx, created, refresh)
             created = replace(created, refresh=dict(refresh))
@@ -133,6 +136,8 @@ async def patch(
             )
             if changed is None:
                 raise name_taken
+            if acl is not None:
+                await shares.prune_shares(tx, base_id)
             if not changed.keeps_questions:
                 await search.delete_questions(tx, base_id)
             await events.record(tx, BaseChanged(changed.id, changed.name))

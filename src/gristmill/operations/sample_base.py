@@ -59,6 +59,7 @@ async def ensure_sample_base(
     *,
     viewer: Viewer,
     acl: Sequence[str],
+    owner: str | None,
     org: OrgId,
     index_kind: IndexKind,
 ) -> SampleBase:
@@ -71,6 +72,7 @@ async def ensure_sample_base(
             embedder,
             {},
             acl=acl,
+            owner=owner,
             org=org,
             index_kind=index_kind,
             description=_DESCRIPTION,

@@ -16,6 +16,7 @@ from pydantic_settings import (
 
 from gristmill.settings.secrets import AbsolutePath, SecretSettings
 from gristmill.settings.services import Duration, EmbedderSettings, IpNetwork, ProcessorSettings
+from gristmill.settings.sign_in import SignInSettings
 from gristmill.settings.toml_file import read_config_file
 
 ENV_PREFIX = "GRISTMILL_"
@@ -35,7 +36,7 @@ def _server_address(address: str) -> str:
 ServerAddress = Annotated[str, AfterValidator(_server_address)]
 
 
-class Settings(SecretSettings):
+class Settings(SignInSettings, SecretSettings):
     """Every setting of Gristmill; `docs/reference/settings.md` is compared with these descriptions by a test."""
 
     model_config = SettingsConfigDict(
@@ -127,10 +128,6 @@ class Settings(SecretSettings):
         ge=1,
         le=10_000_000,
         description="Maximum requests per minute from one API key to one server; further requests get 429.",
-    )
-    session_life: Duration = Field(
-        default=timedelta(hours=12),
-        description="How long a browser session lasts after signing in with an API key.",
     )
     audit_retention: Duration = Field(
         default=timedelta(days=90), description="How long audit log entries are kept."

@@ -109,7 +109,7 @@ class Comment(BaseModel):
     path: str | None = None  # comments on lines
 
 
-class User(BaseModel):
+class GitHubUser(BaseModel):
     """An account, with its public email address if it has one."""
 
     login: str
@@ -175,7 +175,7 @@ class GitHubApi:
             await self._renew_token()
             return f"App {self._app.app_id}, installation {self._app.installation}"
         response = await self._get("/user")
-        return _parse(User, response.data).login
+        return _parse(GitHubUser, response.data).login
 
     async def repository(self, name: str) -> Repository:
         """A repository by owner and name; GitHub redirects after a rename or transfer."""
@@ -233,14 +233,14 @@ class GitHubApi:
         """The comments on lines of a pull request."""
         return await self._all_comments(f"/repos/{name}/pulls/{number}/comments")
 
-    async def collaborators(self, name: str) -> list[User]:
+    async def collaborators(self, name: str) -> list[GitHubUser]:
         """Everyone who has access: directly, by a team or by the organisation."""
         params: Params = {"affiliation": "all"}
-        return [user async for user in self._iter_pages(f"/repos/{name}/collaborators", params, User)]
+        return [user async for user in self._iter_pages(f"/repos/{name}/collaborators", params, GitHubUser)]
 
-    async def user(self, login: str) -> User:
+    async def user(self, login: str) -> GitHubUser:
         """An account."""
-        return _parse(User, (await self._get(f"/users/{login}")).data)
+        return _parse(GitHubUser, (await self._get(f"/users/{login}")).data)
 
     async def branch_tree(self, name: str, branch: str) -> str:
         """The hash of a branch's tree; SourceGone in an empty repository."""

@@ -1,5 +1,14 @@
 -- Access lists: which items a caller may see.
 
+-- The groups of a user, direct ones and those that contain them. Union drops repetitions, so a cycle of groups ends.
+create function user_groups(p_user uuid) returns setof uuid language sql stable as $$
+    with recursive above(id) as (
+        select m.group_id from group_member m where m.user_id = p_user
+        union
+        select m.group_id from above a join group_member m on m.child_id = a.id)
+    select id from above
+$$;
+
 -- A new item's list is its own, or else the one that applies to its parent.
 create function item_inherit_acl() returns trigger language plpgsql as $$
 begin

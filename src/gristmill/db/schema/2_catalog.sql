@@ -40,6 +40,16 @@ create index base_expires on base (expires_at) where expires_at is not null;
 create index base_not_ready on base (status, id) where status <> 'ready';
 
 -- owner: catalog
+-- What entries of a base's access list may do. An entry without a row gives whoever it names their own role.
+create table base_share (
+    base_id         uuid not null references base on delete cascade,
+    principal       text not null,              -- as in the access list
+    role            text not null check (role in ('reader', 'editor', 'owner')),
+    created_at      timestamptz not null default clock_now(),
+    primary key (base_id, principal)
+);
+
+-- owner: catalog
 -- All chunks of a base, made with one embedder and one way of chunking. Searches read one set of a base, wholly; another one is
 -- being built to take over, or is kept to go back to. The columns of the live set are those of its base.
 --

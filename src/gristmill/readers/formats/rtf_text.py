@@ -88,7 +88,7 @@ class _Flow:
 
 
 @dataclass
-class _Group:
+class _RtfGroup:
     """What holds until the closing brace."""
 
     encoding: str
@@ -110,7 +110,7 @@ class _RtfParser:
         self._style = 0
         self._heading_styles: dict[int, int] = {}
         self._flows = [_Flow()]
-        self._groups = [_Group(self._default)]
+        self._groups = [_RtfGroup(self._default)]
         self._bytes = bytearray()
         self._ignored = 0  # characters that stand for a Unicode one in programs that know none
         self._is_ignorable = False
@@ -203,7 +203,9 @@ class _RtfParser:
         self._is_ignorable, self._ignored = False, 0
         if len(self._groups) < _MAX_GROUPS:
             self._groups.append(
-                _Group(top.encoding, top.unicode_skip, top.is_skipped, top.level, top.in_table, top.is_hidden)
+                _RtfGroup(
+                    top.encoding, top.unicode_skip, top.is_skipped, top.level, top.in_table, top.is_hidden
+                )
             )
 
     def _close(self) -> None:
@@ -276,7 +278,7 @@ class _RtfParser:
             group.level, group.in_table, group.is_hidden = 0, False, False
             self._flows.append(group.flow)
 
-    def _set(self, name: str, number: int | None, group: _Group) -> None:
+    def _set(self, name: str, number: int | None, group: _RtfGroup) -> None:
         """What changes how the letters that follow are read."""
         match name:
             case "u" if number is not None:
@@ -330,7 +332,7 @@ def _known_encoding(name: str, default: str) -> str:
     return name
 
 
-_PARAGRAPH_WORDS: dict[str, Callable[[_Flow, _Group], None]] = {
+_PARAGRAPH_WORDS: dict[str, Callable[[_Flow, _RtfGroup], None]] = {
     "par": lambda flow, group: flow.end_paragraph(group.level, in_table=group.in_table),
     "sect": lambda flow, group: flow.end_paragraph(group.level, in_table=group.in_table),
     "page": lambda flow, group: flow.end_paragraph(group.level, in_table=group.in_table),

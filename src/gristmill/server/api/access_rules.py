@@ -5,11 +5,15 @@
     reader     a key of any role, or none on loopback; responses contain what access lists allow
     editor     an editor's or an admin's key; an editor must see every item of the base that it changes
     admin      an admin's key; the resources of the path belong to its organisation
+    scim       a key with the role scim, or an admin's
     operator   an admin's key of the local organisation: the route concerns the whole installation
 
 The web UI and its files are not routes: they contain no user data, and anyone may load them (`server/ui/`).
 
 `acl_filtered` marks routes that apply access lists themselves. Only these can be used on behalf of a person.
+
+`base_role` is what the caller must be in the base of the path (`catalog/shares.py`): there a share counts, and the role of the caller
+only where an entry has no share. Admins may do everything.
 """
 
 import functools
@@ -18,7 +22,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Audience = Literal["anyone", "reader", "editor", "admin", "operator"]
+from gristmill.catalog.shares import BaseRole
+
+Audience = Literal["anyone", "reader", "editor", "admin", "scim", "operator"]
 
 # Requests that only read; they use POST because a query has a body.
 _READ_ONLY_POSTS = frozenset(
@@ -41,9 +47,12 @@ class Rule:
 
     audience: Audience
     acl_filtered: bool = False
+    base_role: BaseRole | None = None
 
 
+_BASE_EDITOR, _BASE_OWNER = Rule("editor", base_role="editor"), Rule("admin", base_role="owner")
 _ANYONE, _EDITOR, _ADMIN, _OPERATOR = Rule("anyone"), Rule("editor"), Rule("admin"), Rule("operator")
+_SCIM = Rule("scim")
 _ACL_FILTERED, _ADMIN_ACL_FILTERED = Rule("reader", acl_filtered=True), Rule("admin", acl_filtered=True)
 
 RULES: Mapping[tuple[str, str], Rule] = {
@@ -66,23 +75,46 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("POST", "/api/limits"): _ADMIN,
     ("PATCH", "/api/limits/{limit_id}"): _ADMIN,
     ("DELETE", "/api/limits/{limit_id}"): _ADMIN,
+    ("GET", "/api/session/methods"): _ANYONE,
+    ("GET", "/api/session/oidc"): _ANYONE,
+    ("GET", "/api/session/oidc/callback"): _ANYONE,
+    ("DELETE", "/api/session/all"): Rule("reader"),
+    ("PUT", "/api/session/password"): Rule("reader"),
+    ("GET", "/api/users"): _ADMIN,
+    ("POST", "/api/users"): _ADMIN,
+    ("GET", "/api/users/{account_id}"): _ADMIN,
+    ("PATCH", "/api/users/{account_id}"): _ADMIN,
+    ("DELETE", "/api/users/{account_id}"): _ADMIN,
+    ("DELETE", "/api/users/{account_id}/sessions"): _ADMIN,
+    ("GET", "/api/users/{account_id}/access"): _ADMIN,
+    ("GET", "/api/groups"): _ADMIN,
+    ("POST", "/api/groups"): _ADMIN,
+    ("GET", "/api/groups/{group_id}"): _ADMIN,
+    ("PATCH", "/api/groups/{group_id}"): _ADMIN,
+    ("DELETE", "/api/groups/{group_id}"): _ADMIN,
+    ("GET", "/api/groups/{group_id}/members"): _ADMIN,
+    ("POST", "/api/groups/{group_id}/members"): _ADMIN,
+    ("DELETE", "/api/groups/{group_id}/members/{member_id}"): _ADMIN,
     ("GET", "/api/knowledge-bases"): _ACL_FILTERED,
     ("POST", "/api/knowledge-bases"): _EDITOR,
     ("GET", "/api/knowledge-bases/{base_id}"): _ACL_FILTERED,
-    ("PATCH", "/api/knowledge-bases/{base_id}"): _ADMIN,
-    ("DELETE", "/api/knowledge-bases/{base_id}"): _ADMIN,
+    ("PATCH", "/api/knowledge-bases/{base_id}"): _BASE_OWNER,
+    ("DELETE", "/api/knowledge-bases/{base_id}"): _BASE_OWNER,
+    ("GET", "/api/knowledge-bases/{base_id}/shares"): _BASE_OWNER,
+    ("PUT", "/api/knowledge-bases/{base_id}/shares"): _BASE_OWNER,
+    ("DELETE", "/api/knowledge-bases/{base_id}/shares"): _BASE_OWNER,
     ("GET", "/api/knowledge-bases/{base_id}/items"): _ACL_FILTERED,
     ("GET", "/api/knowledge-bases/{base_id}/tree"): _ACL_FILTERED,
-    ("POST", "/api/knowledge-bases/{base_id}/items"): _EDITOR,
-    ("POST", "/api/knowledge-bases/{base_id}/items/delete"): _EDITOR,
-    ("POST", "/api/knowledge-bases/{base_id}/items/reindex"): _EDITOR,
-    ("POST", "/api/knowledge-bases/{base_id}/items/move"): _EDITOR,
-    ("POST", "/api/knowledge-bases/{base_id}/items/tag"): _EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/items"): _BASE_EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/items/delete"): _BASE_EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/items/reindex"): _BASE_EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/items/move"): _BASE_EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/items/tag"): _BASE_EDITOR,
     ("GET", "/api/knowledge-bases/{base_id}/tags"): _ACL_FILTERED,
-    ("POST", "/api/knowledge-bases/{base_id}/files"): _EDITOR,
-    ("GET", "/api/knowledge-bases/{base_id}/exclusions"): _EDITOR,
-    ("DELETE", "/api/knowledge-bases/{base_id}/exclusions"): _EDITOR,
-    ("DELETE", "/api/knowledge-bases/{base_id}/exclusions/{exclusion_id}"): _EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/files"): _BASE_EDITOR,
+    ("GET", "/api/knowledge-bases/{base_id}/exclusions"): _BASE_EDITOR,
+    ("DELETE", "/api/knowledge-bases/{base_id}/exclusions"): _BASE_EDITOR,
+    ("DELETE", "/api/knowledge-bases/{base_id}/exclusions/{exclusion_id}"): _BASE_EDITOR,
     ("GET", "/api/knowledge-bases/{base_id}/retention"): _ADMIN,
     ("PUT", "/api/knowledge-bases/{base_id}/retention"): _ADMIN,
     ("GET", "/api/knowledge-bases/{base_id}/legal-holds"): _ADMIN,
@@ -90,22 +122,22 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("DELETE", "/api/knowledge-bases/{base_id}/legal-holds/{hold_id}"): _ADMIN,
     ("GET", "/api/deletions"): _ADMIN,
     ("GET", "/api/deletions.csv"): _ADMIN,
-    ("GET", "/api/knowledge-bases/{base_id}/queue"): _EDITOR,
+    ("GET", "/api/knowledge-bases/{base_id}/queue"): _BASE_EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/index/move"): _ADMIN,
     ("POST", "/api/knowledge-bases/{base_id}/index/rebuild"): _ADMIN,
     ("POST", "/api/knowledge-bases/{base_id}/export"): _ADMIN,
     ("POST", "/api/knowledge-bases/import"): _ADMIN,
     ("GET", "/api/knowledge-bases/{base_id}/questions"): _ADMIN,
     ("DELETE", "/api/knowledge-bases/{base_id}/questions"): _ADMIN,
-    ("GET", "/api/knowledge-bases/{base_id}/embedder"): _EDITOR,
+    ("GET", "/api/knowledge-bases/{base_id}/embedder"): _BASE_EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/embedder"): _ADMIN,
     ("POST", "/api/knowledge-bases/{base_id}/embedder/approve"): _ADMIN,
     ("POST", "/api/knowledge-bases/{base_id}/embedder/cancel"): _ADMIN,
     ("POST", "/api/knowledge-bases/{base_id}/embedder/revert"): _ADMIN,
-    ("POST", "/api/knowledge-bases/{base_id}/queue/pause"): _EDITOR,
-    ("POST", "/api/knowledge-bases/{base_id}/queue/resume"): _EDITOR,
-    ("POST", "/api/knowledge-bases/{base_id}/queue/recover"): _EDITOR,
-    ("POST", "/api/knowledge-bases/{base_id}/queue/dismiss"): _EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/queue/pause"): _BASE_EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/queue/resume"): _BASE_EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/queue/recover"): _BASE_EDITOR,
+    ("POST", "/api/knowledge-bases/{base_id}/queue/dismiss"): _BASE_EDITOR,
     ("POST", "/api/knowledge-bases/{base_id}/search"): _ACL_FILTERED,
     ("POST", "/api/search"): _ACL_FILTERED,
     ("POST", "/api/ask"): _ACL_FILTERED,
@@ -117,22 +149,22 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/api/capabilities"): Rule("reader"),
     ("POST", "/api/sample-base"): _EDITOR,
     ("GET", "/api/knowledge-items/{item_id}"): _ACL_FILTERED,
-    ("PATCH", "/api/knowledge-items/{item_id}"): _EDITOR,
-    ("DELETE", "/api/knowledge-items/{item_id}"): _EDITOR,
-    ("POST", "/api/knowledge-items/{item_id}/reprocess"): _EDITOR,
-    ("POST", "/api/knowledge-items/{item_id}/refresh"): _EDITOR,
+    ("PATCH", "/api/knowledge-items/{item_id}"): _BASE_EDITOR,
+    ("DELETE", "/api/knowledge-items/{item_id}"): _BASE_EDITOR,
+    ("POST", "/api/knowledge-items/{item_id}/reprocess"): _BASE_EDITOR,
+    ("POST", "/api/knowledge-items/{item_id}/refresh"): _BASE_EDITOR,
     ("GET", "/api/knowledge-items/{item_id}/chunks"): _ACL_FILTERED,
-    ("PATCH", "/api/knowledge-items/{item_id}/chunks/{chunk_id}"): _EDITOR,
+    ("PATCH", "/api/knowledge-items/{item_id}/chunks/{chunk_id}"): _BASE_EDITOR,
     ("POST", "/api/knowledge-items/{item_id}/chunks/preview"): _ADMIN,
     ("GET", "/api/knowledge-items/{item_id}/assets"): _ACL_FILTERED,
     ("GET", "/api/knowledge-items/{item_id}/assets/{asset_hash}"): _ACL_FILTERED,
-    ("POST", "/api/knowledge-items/{item_id}/assets/analyse"): _EDITOR,
+    ("POST", "/api/knowledge-items/{item_id}/assets/analyse"): _BASE_EDITOR,
     ("GET", "/api/knowledge-items/{item_id}/content"): _ACL_FILTERED,
     ("GET", "/api/knowledge-items/{item_id}/original"): _ACL_FILTERED,
     ("GET", "/api/knowledge-items/{item_id}/pages"): _ACL_FILTERED,
     ("GET", "/api/knowledge-items/{item_id}/pages/{page}"): _ACL_FILTERED,
     ("GET", "/api/knowledge-items/{item_id}/rendered"): _ACL_FILTERED,
-    ("GET", "/api/knowledge-items/{item_id}/timeline"): _EDITOR,
+    ("GET", "/api/knowledge-items/{item_id}/timeline"): _BASE_EDITOR,
     ("GET", "/api/knowledge-items/{item_id}/versions"): _ADMIN,
     ("GET", "/api/knowledge-items/{item_id}/versions/{version}/content"): _ADMIN,
     ("POST", "/api/knowledge-items/{item_id}/why-not"): _ADMIN_ACL_FILTERED,
@@ -195,21 +227,36 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("POST", "/v1/vector_stores/{store_id}"): _ADMIN,
     ("DELETE", "/v1/vector_stores/{store_id}"): _ADMIN,
     ("POST", "/v1/vector_stores/{store_id}/search"): _ACL_FILTERED,
-    ("POST", "/v1/vector_stores/{store_id}/files"): _EDITOR,
+    ("POST", "/v1/vector_stores/{store_id}/files"): _BASE_EDITOR,
     ("GET", "/v1/vector_stores/{store_id}/files"): _ACL_FILTERED,
     ("GET", "/v1/vector_stores/{store_id}/files/{store_file_id}"): _ACL_FILTERED,
-    ("POST", "/v1/vector_stores/{store_id}/files/{store_file_id}"): _EDITOR,
-    ("DELETE", "/v1/vector_stores/{store_id}/files/{store_file_id}"): _EDITOR,
+    ("POST", "/v1/vector_stores/{store_id}/files/{store_file_id}"): _BASE_EDITOR,
+    ("DELETE", "/v1/vector_stores/{store_id}/files/{store_file_id}"): _BASE_EDITOR,
     ("GET", "/v1/vector_stores/{store_id}/files/{store_file_id}/content"): _ACL_FILTERED,
-    ("POST", "/v1/vector_stores/{store_id}/file_batches"): _EDITOR,
+    ("POST", "/v1/vector_stores/{store_id}/file_batches"): _BASE_EDITOR,
     ("GET", "/v1/vector_stores/{store_id}/file_batches/{batch_id}"): _ACL_FILTERED,
-    ("POST", "/v1/vector_stores/{store_id}/file_batches/{batch_id}/cancel"): _EDITOR,
+    ("POST", "/v1/vector_stores/{store_id}/file_batches/{batch_id}/cancel"): _BASE_EDITOR,
     ("GET", "/v1/vector_stores/{store_id}/file_batches/{batch_id}/files"): _ACL_FILTERED,
     ("GET", "/v1/models"): _ACL_FILTERED,
     ("GET", "/v1/models/{model:path}"): _ACL_FILTERED,
     ("POST", "/v1/chat/completions"): _ACL_FILTERED,
     ("POST", "/v1/responses"): _ACL_FILTERED,
     ("POST", "/dify/retrieval"): _ACL_FILTERED,
+    ("GET", "/scim/v2/ServiceProviderConfig"): _SCIM,
+    ("GET", "/scim/v2/ResourceTypes"): _SCIM,
+    ("GET", "/scim/v2/Schemas"): _SCIM,
+    ("GET", "/scim/v2/Users"): _SCIM,
+    ("POST", "/scim/v2/Users"): _SCIM,
+    ("GET", "/scim/v2/Users/{scim_user_id}"): _SCIM,
+    ("PUT", "/scim/v2/Users/{scim_user_id}"): _SCIM,
+    ("PATCH", "/scim/v2/Users/{scim_user_id}"): _SCIM,
+    ("DELETE", "/scim/v2/Users/{scim_user_id}"): _SCIM,
+    ("GET", "/scim/v2/Groups"): _SCIM,
+    ("POST", "/scim/v2/Groups"): _SCIM,
+    ("GET", "/scim/v2/Groups/{scim_group_id}"): _SCIM,
+    ("PUT", "/scim/v2/Groups/{scim_group_id}"): _SCIM,
+    ("PATCH", "/scim/v2/Groups/{scim_group_id}"): _SCIM,
+    ("DELETE", "/scim/v2/Groups/{scim_group_id}"): _SCIM,
     ("GET", "/api/health/invariants"): _ADMIN,
     ("GET", "/api/health/reconciler"): _OPERATOR,
     ("POST", "/api/health/reconciler"): _OPERATOR,

@@ -2,7 +2,8 @@
 
     the route has no access rule                               403 not_decided
     the rule requires a caller, and there is none              401 no_key
-    the caller's role is too low                               403 role_too_low, operator_only
+    the caller's role is too low, in the base of the path if   403 role_too_low, operator_only
+    the rule has a `base_role`
     on behalf of a person, but the caller is not an admin,     403 role_too_low
     or the route is not filtered by access lists               403 not_on_behalf
     the path names a resource of another organisation, or one  404, the same as for an unknown id
@@ -22,12 +23,13 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from gristmill import catalog, files, identity, jobs, usage
-from gristmill.catalog import BaseId
+from gristmill.catalog import BaseId, shares
+from gristmill.catalog.shares import BASE_ROLES, BaseRole
 from gristmill.connectors import admin
 from gristmill.db import Database, Tx
 from gristmill.errors import Forbidden, NotFound
 from gristmill.events import webhook_store
-from gristmill.identity import LOCAL_ORG
+from gristmill.identity import LOCAL_ORG, ROLES
 from gristmill.operations import guards
 from gristmill.server.api import caller as callers
 from gristmill.server.api.access_rules import RULES, Rule, RuleMatch, find_rule, route_path
@@ -38,11 +40,13 @@ from gristmill.server.api.context import (
     missing_key_error,
     parse_base_id,
     parse_connector_id,
+    parse_group_id,
     parse_item_id,
     parse_job_id,
     parse_key_id,
     parse_limit_id,
     parse_run_id,
+    parse_user_id,
     parse_webhook_id,
 )
 from gristmill.server.api.store_ids import no_such_file, parse_file_id, parse_store_id
@@ -94,9 +98,12 @@ async def _authorise(
         raise missing_key_error()
     if headers.get(ON_BEHALF) is not None:
         _check_on_behalf(caller, rule)
-    _check_role(caller, rule)
+    if rule.base_role is None:
+        _check_role(caller, rule)
+    elif caller.role not in ROLES:
+        raise _role_error(caller, "reader")
     if not rule.acl_filtered or rule.audience == "admin":
-        await _check_path_parameters(db, caller, parameters)
+        await _check_path_parameters(db, caller, parameters, rule.base_role or "editor")
 
 
 def _check_on_behalf(caller: Caller, rule: Rule) -> None:
@@ -123,89 +130,119 @@ def _check_role(caller: Caller, rule: Rule) -> None:
                 code="operator_only",
             )
         return
+    if rule.audience == "scim":
+        if caller.role not in ("scim", "admin"):
+            raise Forbidden(
+                f"Your key has the role {caller.role}. Use a key with the role scim.", code="role_too_low"
+            )
+        return
     if not caller.is_at_least(rule.audience):
-        raise Forbidden(
-            f"Your key has the role {caller.role}, which can't do this. Use a key with the role {rule.audience}.",
-            code="role_too_low",
-        )
+        raise _role_error(caller, rule.audience)
+
+
+def _role_error(caller: Caller, needed: str) -> Forbidden:
+    who = "Your key has" if caller.key is not None else "You have"
+    how = f"Use a key with the role {needed}." if caller.key is not None else "Ask an admin."
+    return Forbidden(f"{who} the role {caller.role}, which can't do this. {how}", code="role_too_low")
 
 
 # ── the resources that a path names ──────────────────────────────────────────────────────────────────────
 
 
-async def _check_base(tx: Tx, caller: Caller, text: str) -> None:
-    await check_sees_whole_base(
-        tx, caller, (await guards.require_base(tx, await parse_base_id(text), caller.viewer)).id
-    )
+async def _check_base(tx: Tx, caller: Caller, text: str, needed: BaseRole) -> None:
+    base = await guards.require_base(tx, await parse_base_id(text), caller.viewer)
+    await check_may_change_base(tx, caller, base.id, needed)
 
 
-async def _check_item(tx: Tx, caller: Caller, text: str) -> None:
+async def _check_item(tx: Tx, caller: Caller, text: str, needed: BaseRole) -> None:
     item = await guards.require_item(tx, await parse_item_id(text), caller.viewer)
-    await check_sees_whole_base(tx, caller, item.base_id)
+    await check_may_change_base(tx, caller, item.base_id, needed)
 
 
-async def check_sees_whole_base(tx: Tx, caller: Caller, base_id: BaseId) -> None:
-    """An editor must see every item of a base to change it: a change also affects items around, above and below it."""
-    if not caller.viewer.is_admin and await catalog.has_hidden_items(tx, base_id, caller.viewer):
+async def check_may_change_base(tx: Tx, caller: Caller, base_id: BaseId, needed: BaseRole = "editor") -> None:
+    """Raise unless the caller has this role in the base, and sees every item of it: a change also affects items around, above and
+    below it."""
+    if caller.viewer.is_admin:
+        return
+    own = "editor" if caller.role == "editor" else "reader"
+    role = await shares.base_role(tx, base_id, caller.viewer, own)
+    if BASE_ROLES.index(role) < BASE_ROLES.index(needed):
+        raise Forbidden(
+            f"You are {_WITH_ARTICLE[role]} of this base, which can't do this. Ask an owner of the base, or an admin, "
+            f"to make you {_WITH_ARTICLE[needed]}.",
+            code="role_too_low",
+        )
+    if await catalog.has_hidden_items(tx, base_id, caller.viewer):
         raise Forbidden(
             "You can't change this base: it contains items you can't see. Ask an admin to change it, or to give you access.",
             code="partly_hidden",
         )
 
 
-async def _check_job(tx: Tx, caller: Caller, text: str) -> None:
+_WITH_ARTICLE = {"reader": "a reader", "editor": "an editor", "owner": "an owner"}
+
+
+async def _check_job(tx: Tx, caller: Caller, text: str, _needed: BaseRole) -> None:
     job = await jobs.find_job(tx, await parse_job_id(text))
     if job is None or await jobs.lane_owner(tx, job.lane) != caller.org:
         raise NotFound(f"There is no job {text!r}.", code="job_not_found")
 
 
-async def _check_webhook(tx: Tx, caller: Caller, text: str) -> None:
+async def _check_webhook(tx: Tx, caller: Caller, text: str, _needed: BaseRole) -> None:
     if await webhook_store.find(tx, await parse_webhook_id(text), caller.org) is None:
         raise NotFound(f"There is no webhook {text!r}.", code="webhook_not_found")
 
 
-async def _check_connector(tx: Tx, caller: Caller, text: str) -> None:
+async def _check_connector(tx: Tx, caller: Caller, text: str, _needed: BaseRole) -> None:
     connector = await admin.find_connector(tx, await parse_connector_id(text))
     if connector is None or connector.org_id != caller.org:
         raise NotFound(f"There is no connector {text!r}.", code="connector_not_found")
 
 
-async def _check_run(tx: Tx, caller: Caller, text: str) -> None:
+async def _check_run(tx: Tx, caller: Caller, text: str, _needed: BaseRole) -> None:
     run = await admin.find_run(tx, await parse_run_id(text))
     if run is None or (await admin.require_connector(tx, run.connector_id)).org_id != caller.org:
         raise NotFound(f"There is no run {text!r}.", code="run_not_found")
 
 
-async def _check_key(tx: Tx, caller: Caller, text: str) -> None:
+async def _check_key(tx: Tx, caller: Caller, text: str, _needed: BaseRole) -> None:
     if await identity.find_key(tx, caller.org, await parse_key_id(text)) is None:
         raise NotFound(f"There is no key {text!r}.", code="key_not_found")
 
 
-async def _check_limit(tx: Tx, caller: Caller, text: str) -> None:
+async def _check_limit(tx: Tx, caller: Caller, text: str, _needed: BaseRole) -> None:
     if not await usage.find_limits(tx, caller.org, limit_id=await parse_limit_id(text)):
         raise NotFound(f"There is no limit {text!r}.", code="limit_not_found")
 
 
-async def _check_store(tx: Tx, caller: Caller, text: str) -> None:
-    await _check_base(tx, caller, str(parse_store_id(text)))
+async def _check_user(tx: Tx, caller: Caller, text: str, _needed: BaseRole) -> None:
+    await identity.users.require_user(tx, caller.org, await parse_user_id(text))
 
 
-async def _check_file(tx: Tx, caller: Caller, text: str) -> None:
+async def _check_group(tx: Tx, caller: Caller, text: str, _needed: BaseRole) -> None:
+    await identity.groups.require_group(tx, caller.org, await parse_group_id(text))
+
+
+async def _check_store(tx: Tx, caller: Caller, text: str, needed: BaseRole) -> None:
+    await _check_base(tx, caller, str(parse_store_id(text)), needed)
+
+
+async def _check_file(tx: Tx, caller: Caller, text: str, needed: BaseRole) -> None:
     """A file is changed in every base that it is in."""
     file_id = parse_file_id(text)
     if await files.find_file(tx, file_id, caller.viewer) is None:
         raise no_such_file(file_id)
     bases = {item.base_id for item in await files.items_of_file(tx, file_id, caller.org)}
     for base_id in bases:
-        await check_sees_whole_base(tx, caller, base_id)
+        await check_may_change_base(tx, caller, base_id, needed)
 
 
-async def _check_nothing(_tx: Tx, _caller: Caller, _text: str) -> None:
+async def _check_nothing(_tx: Tx, _caller: Caller, _text: str, _needed: BaseRole) -> None:
     """For parameters that belong to a resource that another parameter names, and for names and ids that are looked up among
     those of the caller or its organisation."""
 
 
-PATH_PARAMETER_CHECKS: Mapping[str, Callable[[Tx, Caller, str], Awaitable[None]]] = {
+PATH_PARAMETER_CHECKS: Mapping[str, Callable[[Tx, Caller, str, BaseRole], Awaitable[None]]] = {
     "base_id": _check_base,
     "item_id": _check_item,
     "job_id": _check_job,
@@ -213,6 +250,10 @@ PATH_PARAMETER_CHECKS: Mapping[str, Callable[[Tx, Caller, str], Awaitable[None]]
     "connector_id": _check_connector,
     "run_id": _check_run,
     "key_id": _check_key,
+    "account_id": _check_user,
+    "group_id": _check_group,
+    "scim_user_id": _check_user,
+    "scim_group_id": _check_group,
     "store_id": _check_store,
     "file_id": _check_file,
     "store_file_id": _check_nothing,
@@ -228,10 +269,13 @@ PATH_PARAMETER_CHECKS: Mapping[str, Callable[[Tx, Caller, str], Awaitable[None]]
     "hold_id": _check_nothing,
     "version": _check_nothing,
     "page": _check_nothing,
+    "member_id": _check_nothing,
 }
 
 
-async def _check_path_parameters(db: Database, caller: Caller, parameters: Mapping[str, str]) -> None:
+async def _check_path_parameters(
+    db: Database, caller: Caller, parameters: Mapping[str, str], needed: BaseRole
+) -> None:
     if not parameters:
         return
     async with db.connection() as tx:
@@ -241,4 +285,4 @@ async def _check_path_parameters(db: Database, caller: Caller, parameters: Mappi
                     f"The path parameter {name} has no access check, which is a bug. Please report it.",
                     code="not_decided",
                 )
-            await PATH_PARAMETER_CHECKS[name](tx, caller, text)
+            await PATH_PARAMETER_CHECKS[name](tx, caller, text, needed)

@@ -2,7 +2,7 @@
 
     the request has                     its caller is
     Authorization: Bearer gm_…          that key
-    a session cookie                    the key that opened the session; changes only from a page of this host
+    a session cookie                    the user or the key that opened the session; changes only from a page of this host
     neither, from the local user        admin of the local organisation; below /v1 and /dify also with a bearer token that is
                                         not one of our keys, because the clients of these APIs insist on sending one
     neither, otherwise                  none
@@ -11,11 +11,12 @@ A request is the local user's if no key is required, the server is bound to loop
 addressed to it, and nothing about it says that a proxy forwarded it. A proxy on loopback that adds no header can't be
 recognised: behind one, `require_key` has to be set.
 
-An admin's key sees everything of its organisation. Other keys see what access lists allow the whole organisation and the
-principal of the key.
+An admin sees everything of its organisation. Users, and keys that belong to one, see what access lists allow the whole
+organisation, the user and their groups. Other keys see what lists allow the organisation and the principal of the key.
 
 A key is looked up for every request. Direct reads (`direct_reads.py`) reuse a lookup of the last second, because their statement
-checks that the key has not changed since. So a key that is revoked anywhere can do nothing from that moment on.
+checks that the key has not changed since. So a key that is revoked anywhere can do nothing from that moment on. Keys of users are
+never reused: their groups may have changed.
 """
 
 import asyncio
@@ -33,9 +34,9 @@ from starlette.types import Scope
 
 from gristmill import identity
 from gristmill.catalog import Viewer, access
-from gristmill.db import Database
+from gristmill.db import Database, Tx
 from gristmill.errors import Forbidden, NotAuthenticated
-from gristmill.identity import LOCAL_ORG, ROLES, ApiKey, OrgId, Role
+from gristmill.identity import LOCAL_ORG, ROLES, ActiveUser, ApiKey, OrgId, Role, UserId
 from gristmill.settings import Settings
 
 _COMPATIBLE_PATHS = ("/v1/", "/dify/")
@@ -72,16 +73,19 @@ class Caller:
     actor: str  # the name in the audit log
     key: ApiKey | None = None
     token: str | None = None  # the session token
+    user: ActiveUser | None = None
 
     @property
     def identifier(self) -> str:
         """The name under which rate limits and idempotency keys of this caller are stored."""
-        return "local" if self.key is None else str(self.key.id)
+        if self.key is not None:
+            return str(self.key.id)
+        return "local" if self.user is None else f"user:{self.user.id}"
 
     @property
     def is_local_user(self) -> bool:
-        """Whether it is the user of this machine: a request without a key, on loopback, that no proxy forwarded."""
-        return self.key is None
+        """Whether it is the user of this machine: a request without credentials, on loopback, that no proxy forwarded."""
+        return self.key is None and self.user is None
 
     @property
     def key_id(self) -> UUID | None:
@@ -91,13 +95,15 @@ class Caller:
     @property
     def owner(self) -> str:
         """The name under which things of this caller's own are stored: the person that its key acts for, else the key itself."""
+        if self.user is not None:
+            return f"user:{self.user.id}"
         if self.key is None:
             return "local"
         return f"key:{self.key.id}" if self.key.email is None else f"user_email:{self.key.email}"
 
     def is_at_least(self, role: Role) -> bool:
         """Whether its role includes the rights of `role`."""
-        return ROLES.index(self.role) >= ROLES.index(role)
+        return self.role in ROLES and ROLES.index(self.role) >= ROLES.index(role)
 
 
 class CallerCache:
@@ -113,10 +119,16 @@ class CallerCache:
         if caller is not None and monotonic() - cached_at < _CACHE_SECONDS:
             return caller
         task = self._lookups.get(secret)
+        is_shared = task is not None
         if task is None:
             task = self._lookups[secret] = asyncio.create_task(load())
             task.add_done_callback(lambda task_done: self._store(secret, task_done))
-        return await asyncio.shield(task)
+        caller = await asyncio.shield(task)
+        if is_shared and caller.user is not None:
+            return (
+                await load()
+            )  # the other lookup began earlier, perhaps before a change of the user's groups
+        return caller
 
     def clear(self) -> None:
         """Forget all callers, and the results of lookups that are under way: a key may have changed."""
@@ -127,7 +139,7 @@ class CallerCache:
         if self._lookups.get(secret) is not task:
             return  # the cache was cleared meanwhile
         del self._lookups[secret]
-        if task.cancelled() or task.exception() is not None:
+        if task.cancelled() or task.exception() is not None or task.result().user is not None:
             return
         if len(self._callers) >= _MAX_CACHED:
             self._callers.clear()
@@ -153,7 +165,7 @@ async def identify(
             return await authenticate(db, secret)
         return await cache.get(secret, lambda: authenticate(db, secret))
     token = _session_token(headers)
-    if token is not None and (caller := await _find_by_session(db, token)) is not None:
+    if token is not None and (caller := await _find_by_session(db, settings, token)) is not None:
         _require_same_origin(scope, headers)
         return caller
     return LOCAL_ADMIN if _is_local_request(settings, scope, headers) else None
@@ -163,19 +175,41 @@ async def authenticate(db: Database, secret: str) -> Caller:
     """The caller with this key. Raises `NotAuthenticated` when the key is not valid."""
     async with db.connection() as tx:
         key = await identity.find_key_by_secret(tx, secret)
-    if key is None:
+        if key is None:
+            raise _bad_key()
+        caller = await _caller_for_key(tx, key, f"key:{key.prefix}")
+    if caller is None:
         raise _bad_key()
-    return caller_for_key(key, f"key:{key.prefix}")
+    return caller
 
 
-def caller_for_key(key: ApiKey, actor: str, token: str | None = None) -> Caller:
-    """The caller that a key authenticates."""
+async def _caller_for_key(tx: Tx, key: ApiKey, actor: str, token: str | None = None) -> Caller | None:
+    """The caller that a key authenticates; None when its user is not active."""
+    if key.user_id is not None:
+        user = await identity.users.find_active_user(tx, UserId(key.user_id))
+        if user is None:
+            return None
+        role = identity.lower_role(key.role, user.role)
+        return Caller(key.org_id, role, _viewer(user, role), actor, key, token, user)
     viewer = (
         Viewer(None, key.org_id)
         if key.role == "admin"
+        else Viewer(frozenset(), key.org_id)
+        if key.role == "scim"
         else access.member(key.email, key.teams, key.groups, key.org_id)
     )
     return Caller(key.org_id, key.role, viewer, actor, key, token)
+
+
+def caller_for_user(user: ActiveUser, token: str | None = None) -> Caller:
+    """The caller of a user who has signed in."""
+    return Caller(user.org_id, user.role, _viewer(user, user.role), user.email, None, token, user)
+
+
+def _viewer(user: ActiveUser, role: Role) -> Viewer:
+    if role == "admin":
+        return Viewer(None, user.org_id)
+    return Viewer(frozenset(), user.org_id) if role == "scim" else access.viewer_of_user(user)
 
 
 def current_caller(scope: Mapping[str, object]) -> Caller | None:
@@ -184,12 +218,13 @@ def current_caller(scope: Mapping[str, object]) -> Caller | None:
     return cast("Caller | None", state.get("caller"))
 
 
-async def _find_by_session(db: Database, token: str) -> Caller | None:
+async def _find_by_session(db: Database, settings: Settings, token: str) -> Caller | None:
     async with db.connection() as tx:
-        key = await identity.find_key_by_session(tx, token)
-    if key is None:
-        return None
-    return caller_for_key(key, f"session:{key.prefix}", token)
+        user = await identity.sign_ins.find_user_by_session(tx, token, settings.session_idle)
+        if user is not None:
+            return caller_for_user(user, token)
+        key = await identity.find_key_by_session(tx, token, settings.session_idle)
+        return None if key is None else await _caller_for_key(tx, key, f"session:{key.prefix}", token)
 
 
 def _require_same_origin(scope: Scope, headers: Headers) -> None:

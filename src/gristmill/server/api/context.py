@@ -7,6 +7,7 @@ from uuid import UUID
 from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from gristmill import identity
 from gristmill.answers import Asker
 from gristmill.catalog import BaseId, ItemId, Viewer, access
 from gristmill.connectors.model import ConnectorId, RunId
@@ -17,7 +18,9 @@ from gristmill.errors import Invalid, NotAuthenticated, NotFound
 from gristmill.events import Broadcaster
 from gristmill.events.webhook_delivery import WebhookSender
 from gristmill.events.webhook_store import WebhookId
-from gristmill.identity import KeyId, OrgId
+from gristmill.identity import GroupId, KeyId, UserId
+from gristmill.identity.open_id import OpenIdProvider
+from gristmill.identity.passwords import PasswordChecker
 from gristmill.integrity.readiness import Readiness
 from gristmill.jobs import JobId, QueueLimits
 from gristmill.operations.estimates import CostEstimator
@@ -57,6 +60,8 @@ class ApiContext:
     page_images: PageImages = field(default_factory=PageImages)
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
     sign_in_limits: SignInLimits = field(default_factory=SignInLimits)
+    passwords: PasswordChecker = field(default_factory=PasswordChecker)
+    open_id: OpenIdProvider | None = None
 
     async def close(self) -> None:
         """Stop what checks and draws in the background."""
@@ -119,6 +124,16 @@ async def parse_limit_id(limit_id: str) -> UUID:
     return _parse_uuid(limit_id, f"There is no limit {limit_id!r}.", "limit_not_found")
 
 
+async def parse_user_id(account_id: str) -> UserId:
+    """The user id of a path."""
+    return UserId(_parse_uuid(account_id, f"There is no user {account_id!r}.", "user_not_found"))
+
+
+async def parse_group_id(group_id: str) -> GroupId:
+    """The group id of a path."""
+    return GroupId(_parse_uuid(group_id, f"There is no group {group_id!r}.", "group_not_found"))
+
+
 async def parse_saved_search_id(search_id: str) -> SavedSearchId:
     """The id of a saved search, of a path."""
     return SavedSearchId(
@@ -160,10 +175,23 @@ async def _current_viewer(request: Request) -> Viewer:
     """The viewer whose access lists apply: the caller, or the person on whose behalf an admin reads."""
     caller = await _current_caller(request)
     header = request.headers.get(ON_BEHALF)
-    return caller.viewer if header is None else _parse_on_behalf(header, caller.org)
+    if header is None:
+        return caller.viewer
+    person = _parse_on_behalf(header)
+    viewer = access.member(person.email, person.teams, person.groups, caller.org)
+    if person.email is None:
+        return viewer
+    context = await _current_context(request)
+    async with context.db.connection() as tx:
+        user = await identity.users.find_member(tx, caller.org, person.email)
+    return (
+        viewer
+        if user is None
+        else access.viewer_of_user(user, (viewer.entries or frozenset()) - {access.EVERYBODY})
+    )
 
 
-def _parse_on_behalf(header: str, org: OrgId) -> Viewer:
+def _parse_on_behalf(header: str) -> "_OnBehalf":
     principals: dict[str, list[str]] = {"email": [], "team": [], "group": []}
     try:
         if header.lstrip().startswith("{"):
@@ -185,7 +213,9 @@ def _parse_on_behalf(header: str, org: OrgId) -> Viewer:
         ) from None
     if len(principals["email"]) > 1:
         raise Invalid(f"{ON_BEHALF} names several people. Name one email.", code="bad_principal")
-    return access.member(next(iter(principals["email"]), None), principals["team"], principals["group"], org)
+    return _OnBehalf(
+        email=next(iter(principals["email"]), None), teams=principals["team"], groups=principals["group"]
+    )
 
 
 class _OnBehalf(BaseModel):
@@ -200,6 +230,8 @@ PathBase = Annotated[BaseId, Depends(parse_base_id)]
 PathItem = Annotated[ItemId, Depends(parse_item_id)]
 PathJob = Annotated[JobId, Depends(parse_job_id)]
 PathKey = Annotated[KeyId, Depends(parse_key_id)]
+PathUser = Annotated[UserId, Depends(parse_user_id)]
+PathGroup = Annotated[GroupId, Depends(parse_group_id)]
 PathWebhook = Annotated[WebhookId, Depends(parse_webhook_id)]
 CurrentViewer = Annotated[Viewer, Depends(_current_viewer)]
 PathConnector = Annotated[ConnectorId, Depends(parse_connector_id)]

@@ -12,15 +12,17 @@ KEY_RATE_MESSAGE = (
     "This key sends too many requests. Wait as long as Retry-After says, or ask the operator to raise "
     "key_requests_per_minute."
 )
-_SIGN_IN_MESSAGE = "Too many sign-ins failed. Wait as long as Retry-After says, and check the key."
+_SIGN_IN_MESSAGE = (
+    "Too many sign-ins failed. Wait as long as Retry-After says, and check the key or the password."
+)
 
 
 class RateLimiter:
-    """A token bucket per name: it refills at `per_minute` and holds ten seconds' worth of requests."""
+    """A token bucket per name: it refills at `per_minute` and holds ten seconds' worth of requests, or `capacity`."""
 
-    def __init__(self, per_minute: float, *, message: str, code: str) -> None:
+    def __init__(self, per_minute: float, *, message: str, code: str, capacity: float | None = None) -> None:
         self._rate = per_minute / _MINUTE
-        self._capacity = max(1.0, per_minute / 6)
+        self._capacity = max(1.0, per_minute / 6 if capacity is None else capacity)
         self._message, self._code = message, code
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
@@ -47,9 +49,20 @@ class RateLimiter:
 
 
 class SignInLimits:
-    """Slows down guessing: failed sign-ins are counted per address, and per key by the part of it that is no secret."""
+    """Slows down guessing: failed sign-ins are counted per address, and per key by the part of it that is no secret.
+
+    Sign-ins with a password are counted before the password is checked, so that many at once are no way around: per address, per
+    account and address, and per account. The last of these is generous: it bounds guessing from many addresses, and makes locking
+    a person out as hard as that."""
 
     def __init__(self, *, per_address: float = 60, per_key: float = 30) -> None:
+        def limiter(per_minute: float, capacity: float) -> RateLimiter:
+            return RateLimiter(
+                per_minute, capacity=capacity, message=_SIGN_IN_MESSAGE, code="too_many_sign_ins"
+            )
+
+        self._attempts, self._accounts = limiter(6, 10), limiter(60, 60)
+        self._attempt_addresses, self._redirects = limiter(120, 60), limiter(600, 100)
         self._addresses = RateLimiter(per_address, message=_SIGN_IN_MESSAGE, code="too_many_sign_ins")
         self._keys = RateLimiter(per_key, message=_SIGN_IN_MESSAGE, code="too_many_sign_ins")
 
@@ -62,3 +75,13 @@ class SignInLimits:
         """Count a sign-in with a wrong key."""
         self._addresses.take(address)
         self._keys.take(key_prefix)
+
+    def take_attempt(self, address: str, account: str) -> None:
+        """Count a sign-in with a password. Raises `LimitReached` after too many."""
+        self._attempt_addresses.take(address)  # many people may share one
+        self._attempts.take(f"{address} {account.lower()}")
+        self._accounts.take(account.lower())
+
+    def take_redirect(self, address: str) -> None:
+        """Count a sign-in that goes to the OpenID provider. Raises `LimitReached` after too many."""
+        self._redirects.take(address)

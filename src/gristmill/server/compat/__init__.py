@@ -8,8 +8,9 @@ from starlette.types import ASGIApp
 from gristmill.server import api
 from gristmill.server.compat import dify, openai
 from gristmill.server.compat.error_shapes import ErrorShapes
+from gristmill.server.compat.scim import routes as scim
 
-ROUTERS = (*openai.ROUTERS, dify.router)
+ROUTERS = (*openai.ROUTERS, dify.router, scim.router)
 
 
 def create(context: api.ApiContext, pages: Callable[[ASGIApp], ASGIApp]) -> FastAPI:

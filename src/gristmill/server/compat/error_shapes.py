@@ -3,6 +3,7 @@
     /v1      {"error": {"message", "type", "param", "code"}}
              422 → 400, and 409 → 400 unless sending the request again can help: clients of OpenAI retry every 409
     /dify    {"error_code", "error_msg"}
+    /scim    {"schemas", "status", "scimType", "detail"}; 422 → 400
 
 The `code` stays our own, so that the error reference holds for both. Below `/v1/vector_stores`, a knowledge base is called a vector
 store in messages. Everything else passes through.
@@ -22,11 +23,17 @@ _TYPES = {
     404: "not_found_error",
     429: "rate_limit_error",
 }
+_UNPROCESSABLE = 422
+_SCIM_TYPES = {
+    "bad_scim_filter": "invalidFilter",
+    "bad_scim_request": "invalidValue",
+    "bad_acl_entry": "invalidValue",
+}
 _DIFY_CODES = {401: 1002, 403: 1002, 404: 2001}  # no such key, no such knowledge; else the status
 
 
 class ErrorShapes:
-    """Middleware that rewrites problem documents below `/v1` and `/dify`."""
+    """Middleware that rewrites problem documents below `/v1`, `/dify` and `/scim`."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -34,7 +41,7 @@ class ErrorShapes:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on; rewrite its response if it is a problem document."""
         path = scope.get("path", "")
-        if scope["type"] != "http" or not path.startswith(("/v1/", "/dify/")):
+        if scope["type"] != "http" or not path.startswith(("/v1/", "/dify/", "/scim/")):
             await self._app(scope, receive, send)
             return
         await self._app(scope, receive, _Rewriter(send, path))
@@ -44,7 +51,7 @@ class _Rewriter:
     """A `send` that holds a problem document back until it is complete."""
 
     def __init__(self, send: Send, path: str) -> None:
-        self._send, self._path, self._is_dify = send, path, path.startswith("/dify/")
+        self._send, self._path, self._api = send, path, path.split("/")[1]
         self._start: Message | None = None
         self._body = bytearray()
 
@@ -62,15 +69,23 @@ class _Rewriter:
 
     async def _send_error(self, start: Message) -> None:
         problem = json.loads(self._body)
-        status = _openai_status(problem) if not self._is_dify else problem["status"]
-        content = _dify_error(problem) if self._is_dify else _openai_error(problem, status, self._path)
+        status: int = problem["status"]
+        media_type = b"application/json"
+        if self._api == "dify":
+            content = _dify_error(problem)
+        elif self._api == "scim":
+            status = 400 if status == _UNPROCESSABLE else status
+            content, media_type = _scim_error(problem, status), b"application/scim+json"
+        else:
+            status = _openai_status(problem)
+            content = _openai_error(problem, status, self._path)
         body = json.dumps(content).encode()
         headers = [
             (name, value)
             for name, value in start["headers"]
             if name not in (b"content-length", b"content-type")
         ]
-        headers += [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        headers += [(b"content-type", media_type), (b"content-length", b"%d" % len(body))]
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 
@@ -108,3 +123,14 @@ def _openai_message(problem: dict[str, Any], path: str) -> str:
 def _dify_error(problem: dict[str, Any]) -> dict[str, Any]:
     status: int = problem["status"]
     return {"error_code": _DIFY_CODES.get(status, status), "error_msg": problem["detail"]}
+
+
+def _scim_error(problem: dict[str, Any], status: int) -> dict[str, Any]:
+    kind = "uniqueness" if status == 409 else _SCIM_TYPES.get(problem["code"])
+    return {
+        "schemas": ["urn:ietf:params:scim:api:messages:2.0:Error"],
+        "status": str(status),
+        **({} if kind is None else {"scimType": kind}),
+        "detail": problem["detail"],
+        "code": problem["code"],
+    }

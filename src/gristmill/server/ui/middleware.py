@@ -36,7 +36,7 @@ POLICY = "; ".join(
 )
 _ASSETS = "/assets/"
 # These paths, and all paths below them, are not pages.
-_OTHER_ENDPOINTS = ("/api", "/mcp", "/docs")
+_OTHER_ENDPOINTS = ("/api", "/mcp", "/docs", "/scim")
 _IMMUTABLE = "public, max-age=31536000, immutable"
 
 

@@ -88,7 +88,7 @@ class RequestContextMiddleware:
             caller = await callers.identify(
                 self._db, self._settings, scope, self._caller_cache if plan_read(scope) else None
             )
-            if caller is not None and caller.key is not None:
+            if caller is not None and not caller.is_local_user:
                 self._rate_limiter.take(caller.identifier)
             scope.setdefault("state", {})["caller"] = caller
             caller_name.set(None if caller is None else caller.owner)

@@ -83,6 +83,7 @@ async def create_base(
         metadata=body.metadata,
         expire_days=body.expires_after_days,
         refresh=_refresh_rule(body, context.settings.refresh),
+        owner=own_principal(caller),
     )
     set_etag(response, created.updated_at)
     return BaseOut.of(created, BaseStats())
@@ -97,9 +98,19 @@ def _refresh_rule(body: NewBase, default: str) -> dict[str, str] | None:
 
 def default_acl(caller: Caller) -> list[str]:
     """The access list of a base or file that was created without one: admins only, plus a creator who is not an admin."""
-    if caller.viewer.is_admin or caller.key is None:
+    if caller.viewer.is_admin:
         return []
-    return [EVERYBODY] if caller.key.email is None else [f"user_email:{caller.key.email}"]
+    return [own_principal(caller) or EVERYBODY]
+
+
+def own_principal(caller: Caller) -> str | None:
+    """The entry of access lists that names the caller; None for admins, and for keys that act for no one."""
+    if caller.viewer.is_admin:
+        return None
+    if caller.user is not None:
+        return f"user:{caller.user.id}"
+    email = None if caller.key is None else caller.key.email
+    return None if email is None else f"user_email:{email}"
 
 
 @router.get("")

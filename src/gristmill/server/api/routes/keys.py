@@ -6,7 +6,7 @@ from fastapi import Response
 
 from gristmill import identity
 from gristmill.errors import NotFound
-from gristmill.identity import ApiKey, KeyId
+from gristmill.identity import ApiKey, KeyId, UserId
 from gristmill.server.api.context import CurrentCaller, CurrentContext, PathKey
 from gristmill.server.api.etags import IfMatch, check_if_match, set_etag
 from gristmill.server.api.router import ApiRouter
@@ -20,6 +20,8 @@ router = ApiRouter("/api", tag="keys")
 async def create_key(body: NewKeyIn, context: CurrentContext, caller: CurrentCaller) -> NewKeyOut:
     """Create a key. Only this response contains its secret."""
     async with context.db.transaction() as tx:
+        if body.user_id is not None:
+            await identity.users.require_user(tx, caller.org, UserId(body.user_id))
         key, secret = await identity.insert_key(tx, caller.org, body.to_new_key())
     return NewKeyOut.with_secret(key, secret)
 

@@ -9,7 +9,7 @@ from gristmill.operations.uploads import remove_unused
 from gristmill.server.api.context import CurrentCaller, CurrentContext
 from gristmill.server.api.etags import set_etag
 from gristmill.server.api.router import ApiRouter
-from gristmill.server.api.routes.bases import default_acl
+from gristmill.server.api.routes.bases import default_acl, own_principal
 from gristmill.server.api.schemas.bases import BaseOut
 
 router = ApiRouter("/api", tag="knowledge bases")
@@ -27,6 +27,7 @@ async def create_sample_base(context: CurrentContext, caller: CurrentCaller, res
         context.queue_limits,
         viewer=caller.viewer,
         acl=default_acl(caller),
+        owner=own_principal(caller),
         org=caller.org,
         index_kind="embedded" if context.settings.index_url is None else "opensearch",
     )

@@ -85,7 +85,7 @@ async def delete_search(
 
 
 def _owner(caller: Caller) -> SearchOwner:
-    is_of_key = caller.key is not None and caller.key.email is None
+    is_of_key = caller.key is not None and caller.key.email is None and caller.user is None
     return SearchOwner(caller.org, caller.owner, caller.key_id if is_of_key else None)
 
 

@@ -7,7 +7,7 @@ from gristmill.catalog import BaseId, ItemId, TagCount
 from gristmill.operations import guards, move, tag
 from gristmill.operations import mark_chunk as mark_chunk_op
 from gristmill.operations import preview_chunks as preview_op
-from gristmill.server.api.authorise import check_sees_whole_base
+from gristmill.server.api.authorise import check_may_change_base
 from gristmill.server.api.context import CurrentCaller, CurrentContext, CurrentViewer, PathBase, PathItem
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.bases import Chunking
@@ -29,7 +29,7 @@ async def move_items(
     if to_base is not None and to_base != base_id:
         async with context.db.connection() as tx:
             await guards.require_base(tx, to_base, caller.viewer)
-            await check_sees_whole_base(tx, caller, to_base)
+            await check_may_change_base(tx, caller, to_base)
     accepted = AcceptedOut(root_ids=[], job_id=None)
     for item_ids in await id_batches(context.db, base_id, body):
         moved = await move.move(

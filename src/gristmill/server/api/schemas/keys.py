@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 from uuid import UUID
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, SecretStr, StringConstraints, model_validator
 
 from gristmill.catalog import access
 from gristmill.errors import FieldError, Invalid
@@ -52,6 +52,16 @@ class NewKeyIn(RequestModel):
     role: Role
     principal: Annotated[Principal, Field(default_factory=Principal.model_construct)]
     expires_at: Timestamp | None = None
+    user_id: UUID | None = None
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        principal = self.principal
+        if self.user_id is not None and (
+            self.role == "scim" or principal.email or principal.teams or principal.groups
+        ):
+            raise ValueError("a key of a user has no principal of its own, and not the role scim")
+        return self
 
     def to_new_key(self) -> NewApiKey:
         """The key to store. Raises `Invalid` when no access list could ever contain the principal, or the key would have
@@ -65,7 +75,13 @@ class NewKeyIn(RequestModel):
         access.member(principal.email, principal.teams, principal.groups)
         email = None if principal.email is None else principal.email.lower()
         return NewApiKey(
-            self.name, self.role, email, tuple(principal.teams), tuple(principal.groups), self.expires_at
+            self.name,
+            self.role,
+            email,
+            tuple(principal.teams),
+            tuple(principal.groups),
+            self.expires_at,
+            self.user_id,
         )
 
 
@@ -83,16 +99,21 @@ class ChangedKey(RequestModel):
         principal = self.principal or Principal(email=old.email, teams=old.teams, groups=old.groups)
         expires = self.expires_at if "expires_at" in self.model_fields_set else old.expires_at
         return NewKeyIn(
-            name=self.name or old.name, role=self.role or old.role, principal=principal, expires_at=expires
+            name=self.name or old.name,
+            role=self.role or old.role,
+            principal=principal,
+            expires_at=expires,
+            user_id=old.user_id,
         ).to_stored()
 
 
 class KeyOut(StoredModel):
-    """A key, recognisable by the first characters of its secret."""
+    """A key, recognisable by the first characters of its secret. One with a `userId` acts as that user."""
 
     name: str
     prefix: str
     role: Role
+    user_id: UUID | None
     principal: PrincipalOut
     expires_at: datetime | None
     last_used_at: datetime | None
@@ -115,14 +136,56 @@ class NewKeyOut(KeyOut):
 
 
 class SessionIn(RequestModel):
-    """The key to sign in with."""
+    """What to sign in with: a key, or the address and the password of a user."""
 
-    key: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    key: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    email: Annotated[str, StringConstraints(min_length=1, max_length=301)] | None = None
+    password: Annotated[SecretStr, Field(min_length=1, max_length=1000)] | None = None
+    organisation: Annotated[str, StringConstraints(min_length=1, max_length=200)] = "local"
+
+    @model_validator(mode="after")
+    def _is_one_way(self) -> Self:
+        if (self.key is None) == (self.email is None) or (self.email is None) != (self.password is None):
+            raise ValueError("send either a key, or an email with a password")
+        return self
+
+
+class PasswordChange(RequestModel):
+    """A new password, with the one that it replaces."""
+
+    current_password: Annotated[SecretStr, Field(min_length=1, max_length=1000)]
+    new_password: Annotated[SecretStr, Field(min_length=1, max_length=1000)]
+
+
+class OpenIdMethod(ApiModel):
+    """The OpenID provider to sign in at: its name, where to go, and where to sign out there too, if it offers that."""
+
+    name: str
+    path: str
+    sign_out_url: str | None
+
+
+class SignInMethods(ApiModel):
+    """The ways of signing in besides a key."""
+
+    password: bool
+    open_id: OpenIdMethod | None
+
+
+class SignedInUser(ApiModel):
+    """The user of a session or key."""
+
+    id: UUID
+    name: str
+    email: str
+    source: Literal["local", "oidc", "scim"]
+    has_password: bool
 
 
 class SessionOut(ApiModel):
-    """The caller, and what it may do. `keyId` is null for local requests without a key. `operator` means that it manages the
-    whole installation, `serverPaths` that it can add files and folders by their path on the server."""
+    """The caller, and what it may do. `keyId` is null without a key, `user` for a key without an owner; both are null for
+    local requests. `operator` means that it manages the whole installation, `serverPaths` that it can add files and
+    folders by their path on the server."""
 
     organisation_id: UUID
     role: Role
@@ -130,21 +193,32 @@ class SessionOut(ApiModel):
     server_paths: bool
     key_id: UUID | None
     principal: PrincipalOut | None
+    user: SignedInUser | None
 
     @classmethod
     def of(cls, caller: Caller, allowed_paths: Sequence[Path]) -> Self:
         """Show `caller`."""
-        key = caller.key
         return cls(
             organisation_id=caller.org,
             role=caller.role,
             operator=caller.role == "admin" and caller.org == LOCAL_ORG,
-            server_paths=caller.is_at_least("editor") and (key is None or bool(allowed_paths)),
+            server_paths=caller.is_at_least("editor") and (caller.is_local_user or bool(allowed_paths)),
             key_id=caller.key_id,
-            principal=None
-            if key is None
-            else PrincipalOut(email=key.email, teams=key.teams, groups=key.groups),
+            principal=_principal(caller),
+            user=None
+            if caller.user is None
+            else SignedInUser.model_validate(
+                {name: getattr(caller.user, name) for name in SignedInUser.model_fields}
+            ),
         )
+
+
+def _principal(caller: Caller) -> PrincipalOut | None:
+    if caller.user is not None:
+        groups = [str(group) for group in caller.user.groups]
+        return PrincipalOut(email=caller.user.email, teams=[], groups=groups)
+    key = caller.key
+    return None if key is None else PrincipalOut(email=key.email, teams=key.teams, groups=key.groups)
 
 
 class AuditOut(ApiModel):

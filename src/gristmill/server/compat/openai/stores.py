@@ -15,7 +15,7 @@ from gristmill.server.api import store_ids
 from gristmill.server.api.caller import Caller
 from gristmill.server.api.context import ApiContext, CurrentCaller, CurrentContext, CurrentViewer
 from gristmill.server.api.router import ApiRouter
-from gristmill.server.api.routes.bases import default_acl
+from gristmill.server.api.routes.bases import default_acl, own_principal
 from gristmill.server.api.search_targets import answer_and_keep, find_targets
 from gristmill.server.compat.openai import objects
 from gristmill.server.compat.openai.parameters import Cursor, Order, PageLimit, PathStore, place_of
@@ -64,6 +64,7 @@ async def _create_base(body: NewStore, context: ApiContext, caller: Caller) -> B
                 embedder,
                 store_chunking(body.chunking_strategy, embedder),
                 acl=default_acl(caller),
+                owner=own_principal(caller),
                 org=caller.org,
                 index_kind="embedded" if context.settings.index_url is None else "opensearch",
                 description=body.description or "",

@@ -10,8 +10,9 @@ import { live } from "./live.js";
 
 /** @typedef {"reader" | "editor" | "admin" | "operator"} Audience As in the access rules of the API. */
 /**
+ * @typedef {{id: string, name: string, email: string, source: string, hasPassword: boolean}} SessionUser
  * @typedef {{role: "reader" | "editor" | "admin", operator: boolean, serverPaths: boolean, keyId: string | null,
- *   principal: {email: string | null} | null}} Session
+ *   principal: {email: string | null} | null, user: SessionUser | null}} Session
  */
 
 const RANKS = { reader: 1, editor: 2, admin: 3 };
@@ -24,6 +25,12 @@ export function allows(audience) {
   if (!caller) return false;
   return audience === "operator" ? caller.operator : RANKS[caller.role] >= RANKS[audience];
 }
+
+/**
+ * Whether the caller may be an editor of some base: by their role, or because a base is shared with them. The server
+ * knows which.
+ */
+export const mayEdit = () => allows("editor") || Boolean(session.value?.user);
 
 /** Fetches the caller, and again after an outage. The shell calls this once. */
 export function loadSession() {

@@ -43,7 +43,7 @@ export function field(options, render) {
 /**
  * @param {{label: string, name: string, value?: string, hint?: string, type?: string, required?: boolean,
  *   placeholder?: string, error?: () => string | undefined, oninput?: (value: string) => void, focus?: boolean,
- *   step?: string, list?: string}} options
+ *   step?: string, list?: string, autocomplete?: string}} options
  */
 export function textField(options) {
   const { name, type = "text", value = "", placeholder, required = false, focus = false } = options;
@@ -62,7 +62,7 @@ export function textField(options) {
         list=${options.list}
         ?required=${required}
         ?autofocus=${focus}
-        autocomplete="${type === "password" ? "new-password" : "off"}"
+        autocomplete="${options.autocomplete ?? (type === "password" ? "new-password" : "off")}"
         spellcheck="false"
         @input=${oninput}
       >

@@ -3,9 +3,11 @@
 
 /** @import { Messages } from "../i18n.js" */
 import { messages as fields } from "./zh-connector-fields.js";
+import { messages as people } from "./zh-people.js";
 
 export const messages = {
   ...fields,
+  ...people,
   "Audit log": "审计日志",
   "No request matches this filter.": "没有请求符合此筛选条件。",
   "Requests that change something appear here.": "更改内容的请求会显示在这里。",

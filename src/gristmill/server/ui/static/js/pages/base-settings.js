@@ -3,7 +3,7 @@
 
 import { api } from "../api.js";
 import { baseById, dropBase, putBase } from "../bases.js";
-import { html, signal } from "../core.js";
+import { effect, html, signal } from "../core.js";
 import { problemMessage, t } from "../i18n.js";
 import { button } from "../components/button.js";
 import { confirm } from "../components/dialog.js";
@@ -14,7 +14,7 @@ import { embedderField } from "./base/embedder.js";
 import { exportBase } from "./base/portable.js";
 import { questionList } from "./base/questions.js";
 import { retentionSection } from "./base/retention.js";
-import { aclFrom, sharingFields } from "./base/sharing.js";
+import { sharingCard } from "./base/sharing.js";
 
 /** @import { ApiError } from "../api.js" */
 /** @import { Base } from "../bases.js" */
@@ -27,6 +27,14 @@ export function page(route) {
   const base = baseById(() => id);
   setPageTitle(() => t("Settings of {name}", { name: base.value?.name ?? "" }));
   const loaded = signal(/** @type {{data: Base, etag: string | null} | null} */ (null));
+  // Sharing changes the version of the base, but nothing that the form shows.
+  let etag = /** @type {string | null} */ (null);
+  effect(() => {
+    etag = loaded.value?.etag ?? null;
+  });
+  const refreshEtag = async () => {
+    etag = (await api.getWithEtag(`/knowledge-bases/${id}`)).etag;
+  };
   api.getWithEtag(`/knowledge-bases/${id}`).then(
     (response) => (loaded.value = response),
     (error) => showError(error),
@@ -42,9 +50,10 @@ export function page(route) {
           <span>${t("Settings")}</span>
         </h1>
       </div>
-      <div class="scroll">${() => (loaded.value
-        ? [settingsForm(loaded.value.data, loaded.value.etag, loaded), retentionSection(id)]
-        : null)}</div>
+      <div class="scroll">
+        ${sharingCard(id, refreshEtag)}
+        ${() => (loaded.value ? [settingsForm(loaded.value.data, () => etag, loaded), retentionSection(id)] : null)}
+      </div>
     </div>
   `;
 }
@@ -60,7 +69,6 @@ function changesFrom(form, base) {
     name: String(form.get("name")),
     ...(maxTokens === base.chunking.maxTokens ? {} : { chunking: { maxTokens } }),
     onRestart: String(form.get("onRestart")),
-    acl: aclFrom(form),
     settings: {
       ignore: String(form.get("ignore")).split(/\s*\n\s*/).filter(Boolean),
       includeHidden: form.get("includeHidden") === "on",
@@ -78,7 +86,7 @@ const synonymsFrom = (text) =>
   text.split("\n").map((line) => line.split(/[,，、]/).map((word) => word.trim()).filter(Boolean))
     .filter((group) => group.length > 1);
 
-/** @param {Base} base @param {string | null} etag @param {Signal<any>} loaded */
+/** @param {Base} base @param {() => string | null} etag @param {Signal<any>} loaded */
 function settingsForm(base, etag, loaded) {
   const errorText = signal("");
   const submit = async (/** @type {SubmitEvent} */ event) => {
@@ -86,7 +94,7 @@ function settingsForm(base, etag, loaded) {
     errorText.value = "";
     const changes = changesFrom(new FormData(/** @type {HTMLFormElement} */ (event.target)), base);
     try {
-      await api.patch(`/knowledge-bases/${base.id}`, changes, { match: etag ?? undefined });
+      await api.patch(`/knowledge-bases/${base.id}`, changes, { match: etag() ?? undefined });
       const saved = await api.getWithEtag(`/knowledge-bases/${base.id}`);
       loaded.value = saved;
       putBase(saved.data);
@@ -97,7 +105,7 @@ function settingsForm(base, etag, loaded) {
   };
   return html`
     <form class="settings" @submit=${submit}>
-      ${generalFields(base, loaded)}${sharingFields(base)}${chunkingFields(base)}${documentFields(base)}${folderFields(
+      ${generalFields(base, loaded)}${chunkingFields(base)}${documentFields(base)}${folderFields(
         base,
       )}${searchFields(
         base,

@@ -14,7 +14,7 @@ import { kebab } from "../components/menu.js";
 import { emptyState, setPageTitle } from "../components/status.js";
 import { segments } from "../components/tabs.js";
 import { go, setQuery } from "../router.js";
-import { allows } from "../session.js";
+import { allows, mayEdit } from "../session.js";
 import { TreeView } from "../tree/view.js";
 import { reindex } from "./base/actions.js";
 import { createTree, followChanges, isPhone } from "./base/live-tree.js";
@@ -52,7 +52,7 @@ function basePage(id, base, route) {
   const selection = createSelection(tree);
   const selected = selection.ids;
   const queue = watchQueue(id);
-  const canChange = computed(() => allows("admin") || (allows("editor") && queue.access.value === "allowed"));
+  const canChange = computed(() => allows("admin") || (mayEdit() && queue.access.value === "allowed"));
   const actions = {
     /** @param {{id: string}} item */
     open: (item) => go(`/b/${id}/i/${item.id}${location.search}`),

@@ -1,5 +1,8 @@
 // @ts-check
-/** Settings: this browser, the embedders, the API keys, usage and limits, the workers, storage and the audit log. */
+/**
+ * Settings: this browser, the embedders, the people, the API keys, usage and limits, the workers, storage and the audit
+ * log.
+ */
 
 import "../admin-locale.js";
 import { setPageTitle } from "../components/status.js";
@@ -10,6 +13,7 @@ import { auditSection } from "./settings/audit.js";
 import { generalSection } from "./settings/general.js";
 import { keysSection } from "./settings/keys.js";
 import { modelsSection } from "./settings/models.js";
+import { peopleSection } from "./settings/people.js";
 import { storageSection } from "./settings/storage.js";
 import { usageSection } from "./settings/usage.js";
 import { workersSection } from "./settings/workers.js";
@@ -20,6 +24,7 @@ import { workersSection } from "./settings/workers.js";
 const SECTIONS = /** @type {Record<string, [string, () => Node, Audience]>} */ ({
   general: ["General", generalSection, "reader"],
   models: ["Models", modelsSection, "reader"],
+  people: ["People", peopleSection, "admin"],
   keys: ["API keys", keysSection, "admin"],
   usage: ["Usage", usageSection, "admin"],
   workers: ["Workers", workersSection, "operator"],

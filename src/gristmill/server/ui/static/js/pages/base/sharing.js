@@ -1,58 +1,124 @@
 // @ts-check
-/** Who sees a base: only admins, everyone in the organisation, or certain people, teams and groups. */
+/** With whom a base is shared, by name, and as what; every change applies at once. */
 
+import { api } from "../../api.js";
+import { iconButton } from "../../components/button.js";
+import { textField } from "../../components/form.js";
+import { showError } from "../../components/toast.js";
 import { html, signal } from "../../core.js";
 import { t } from "../../i18n.js";
+import { resource } from "../../resource.js";
 
-/** @import { Base } from "../../bases.js" */
+/** @import { Resource } from "../../resource.js" */
+/** @typedef {"reader" | "editor" | "owner"} BaseRole */
+/**
+ * @typedef {{principal: string, type: "organisation" | "user" | "email" | "group" | "team", name: string,
+ *   email: string | null, role: BaseRole | null, exists: boolean}} Share
+ */
 
 const EVERYONE = "org:*";
+const ROLES = /** @type {[BaseRole, string][]} */ ([
+  ["reader", "read"],
+  ["editor", "read and change"],
+  ["owner", "manage it"],
+]);
 
-/** @param {string[]} acl */
-const kindOf = (acl) => (acl.includes(EVERYONE) ? "everyone" : acl.length ? "some" : "admins");
+/** @param {string} text An address is a person's, everything else a group's, unless it is an entry already. */
+function principalOf(text) {
+  if (/^(team|group|user|user_email|org):/.test(text)) return text;
+  return text.includes("@") ? `user_email:${text}` : `group:${text}`;
+}
 
-/** @param {Base} base */
-export function sharingFields(base) {
-  const kind = signal(kindOf(base.acl));
-  const choice = (/** @type {string} */ value, /** @type {string} */ label) => {
-    const onchange = () => {
-      kind.value = value;
-    };
-    return html`
-      <label class="radio">
-        <input type="radio" name="sharing" value="${value}" ?checked=${kind.peek() === value} @change=${onchange}>
-        <span>${label}</span>
-      </label>
-    `;
+/** @param {string} baseId @param {() => Promise<void>} onchange */
+export function sharingCard(baseId, onchange) {
+  const path = `/knowledge-bases/${baseId}/shares`;
+  /** @type {Resource<{items: Share[]}>} */
+  const shares = resource(() => api.get(path));
+  const errorText = signal("");
+  const change = async (/** @type {() => Promise<unknown>} */ request) => {
+    errorText.value = "";
+    try {
+      await request();
+    } catch (error) {
+      errorText.value = /** @type {Error} */ (error).message;
+    }
+    await Promise.all([shares.refresh(), onchange().catch(showError)]);
   };
-  const names = base.acl.filter((entry) => entry !== EVERYONE).map(shownName).join("\n");
-  const list = () =>
-    html`
-      <label class="field" ?hidden=${() => kind.value !== "some"}>
-        <span>${t("People, teams and groups")}</span>
-        <textarea name="principals" rows="4" spellcheck="false" .value=${names}></textarea>
-        <span class="hint">
-          ${t("One a line: an email address, team:ID or group:ID. Items with an access list of their own keep it.")}
-        </span>
-      </label>
-    `;
+  const share = (/** @type {string} */ principal, /** @type {string} */ role) =>
+    change(() => api.put(path, { principal, role }));
+  const stop = (/** @type {string} */ principal) => change(() => api.delete(path, { query: { principal } }));
+  const submit = (/** @type {SubmitEvent} */ event) => {
+    event.preventDefault();
+    const form = /** @type {HTMLFormElement} */ (event.target);
+    const values = new FormData(form);
+    const name = String(values.get("principal")).trim();
+    share(principalOf(name), String(values.get("role"))).then(() => errorText.peek() || form.reset());
+  };
   return html`
-    <fieldset class="sharing">
-      <legend>${t("Who can see it")}</legend>
-      ${choice("admins", t("Only admins"))}${choice("everyone", t("Everyone in the organisation"))}
-      ${choice("some", t("Certain people, teams and groups"))}${list()}
-    </fieldset>
+    <section class="card sharing">
+      <h2>${t("Shared with")}</h2>
+      ${() => shareList(shares.value.value?.items ?? [], share, stop)}
+      <form @submit=${submit} class="share-form">
+        ${textField({
+          label: t("Person or group"),
+          name: "principal",
+          required: true,
+          placeholder: "ann@example.org",
+          hint: t("An email address, the name of a group, or org:* for everyone. Admins always see all bases."),
+          error: () => errorText.value || undefined,
+        })}
+        <label class="field"><span>${t("May")}</span>${roleSelect("role", "reader", t("May"))}</label>
+        <button class="button">${t("Share")}</button>
+      </form>
+    </section>
   `;
 }
 
-/** @param {string} entry */
-const shownName = (entry) => entry.replace(/^user_email:/, "");
+/**
+ * @param {Share[]} shares @param {(principal: string, role: string) => Promise<void>} share
+ * @param {(principal: string) => Promise<void>} stop
+ */
+function shareList(shares, share, stop) {
+  if (!shares.length) return html`<p class="dim">${t("Only admins see this base.")}</p>`;
+  return html`<ul aria-label="${t("Shared with")}">${shares.map((entry) => shareRow(entry, share, stop))}</ul>`;
+}
 
-/** @param {FormData} form @returns {string[]} the access list */
-export function aclFrom(form) {
-  const kind = form.get("sharing");
-  if (kind === "everyone") return [EVERYONE];
-  if (kind !== "some") return [];
-  const lines = String(form.get("principals")).split(/[\n,]/).map((line) => line.trim()).filter(Boolean);
-  return lines.map((line) => (/^(team|group|user_email|org):/.test(line) ? line : `user_email:${line}`));
+/**
+ * @param {Share} entry @param {(principal: string, role: string) => Promise<void>} share
+ * @param {(principal: string) => Promise<void>} stop
+ */
+function shareRow(entry, share, stop) {
+  const name = entry.principal === EVERYONE ? t("Everyone in the organisation") : entry.name;
+  const onchange = (/** @type {Event} */ event) =>
+    share(entry.principal, /** @type {HTMLSelectElement} */ (event.target).value);
+  const select = roleSelect("", entry.role ?? "", t("What {name} may do", { name }));
+  select.addEventListener("change", onchange);
+  return html`
+    <li class="share">
+      <span class="grow">${name} ${note(entry)}</span>
+      ${select} ${iconButton(t("Stop sharing with {name}", { name }), "close", () => stop(entry.principal))}
+    </li>
+  `;
+}
+
+/** @param {Share} entry What distinguishes it from others of its name. */
+function note(entry) {
+  if (!entry.exists) return html`<span class="dim">(${t("deleted")})</span>`;
+  if (entry.email && entry.email !== entry.name) return html`<span class="dim">${entry.email}</span>`;
+  return entry.type === "group" || entry.type === "team" ? html`<span class="dim">(${t("group")})</span>` : null;
+}
+
+/**
+ * @param {string} name
+ * @param {string} value Empty: whoever the entry names has their own role.
+ * @param {string} [label]
+ */
+function roleSelect(name, value, label) {
+  const own = value ? [] : [html`<option value="" selected disabled>${t("as their role allows")}</option>`];
+  const choices = ROLES.map(([role, words]) =>
+    html`<option value="${role}" ?selected=${role === value}>${t(words)}</option>`
+  );
+  return /** @type {HTMLSelectElement} */ (html`
+    <select name=${name || null} aria-label=${label ?? null}>${own}${choices}</select>
+  `);
 }

@@ -6,7 +6,7 @@ import { countOf, leafCount, refreshBases } from "../../bases.js";
 import { effect, html, signal } from "../../core.js";
 import { formatDuration, formatNumber, problemMessage, t } from "../../i18n.js";
 import { live } from "../../live.js";
-import { allows } from "../../session.js";
+import { mayEdit } from "../../session.js";
 import { button } from "../../components/button.js";
 import { icon } from "../../components/icon.js";
 import { stackedBar } from "../../components/status.js";
@@ -110,7 +110,7 @@ export function watchQueue(id) {
     }
   };
   effect(
-    () => allows("editor"),
+    mayEdit,
     (isEditor) => {
       if (!isEditor) return;
       load();

@@ -3,10 +3,10 @@
 
 import { api } from "../../api.js";
 import { button } from "../../components/button.js";
-import { selectField } from "../../components/form.js";
+import { selectField, textField } from "../../components/form.js";
 import { dot } from "../../components/status.js";
-import { showError } from "../../components/toast.js";
-import { html } from "../../core.js";
+import { showError, toast } from "../../components/toast.js";
+import { html, signal } from "../../core.js";
 import { language, LANGUAGES, setLanguage, t } from "../../i18n.js";
 import { resource } from "../../resource.js";
 import { allows, session } from "../../session.js";
@@ -14,6 +14,7 @@ import { theme } from "../../theme.js";
 
 /** @import { Resource } from "../../resource.js" */
 /** @import { Theme } from "../../theme.js" */
+/** @import { SessionUser } from "../../session.js" */
 /** @typedef {{promise: string, detail: string, advice: string}} Violation */
 
 export function generalSection() {
@@ -63,12 +64,19 @@ const themeField = () =>
 function account() {
   const signOut = async () => {
     await api.delete("/session").catch(showError);
-    location.assign("/sign-in");
+    const methods = session.peek()?.user?.source === "oidc"
+      ? await api.get("/session/methods").catch(() => null)
+      : null;
+    // The provider would sign the person in again without a question, so they are signed out there too.
+    location.assign(methods?.openId?.signOutUrl ?? "/sign-in");
   };
   return () => {
     const current = session.value;
     if (!current) return null;
-    if (!current.keyId) return html`<p>${t("You are on the server's own machine, so no key is needed.")}</p>`;
+    if (!current.keyId && !current.user) {
+      return html`<p>${t("You are on the server's own machine, so no key is needed.")}</p>`;
+    }
+    if (current.user) return userAccount(current.user, current.role, signOut);
     const role = t("Signed in with an API key (role: {role})", { role: t(current.role) });
     const email = current.principal?.email ? `, ${current.principal.email}` : "";
     return html`
@@ -76,6 +84,52 @@ function account() {
       <div>${button(t("Sign out"), signOut)}</div>
     `;
   };
+}
+
+/** @param {SessionUser} user @param {string} role @param {() => Promise<void>} signOut */
+function userAccount(user, role, signOut) {
+  const signOutEverywhere = async () => {
+    await api.delete("/session/all").catch(showError);
+    location.assign("/sign-in");
+  };
+  return html`
+    <p>${t("Signed in as {name} ({email}, role: {role}).", { name: user.name, email: user.email, role: t(role) })}</p>
+    <div class="row">${button(t("Sign out"), signOut)}${button(t("Sign out everywhere"), signOutEverywhere)}</div>
+    ${user.hasPassword ? passwordForm() : null}
+  `;
+}
+
+function passwordForm() {
+  const errorText = signal("");
+  const submit = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const form = /** @type {HTMLFormElement} */ (event.target);
+    const values = new FormData(form);
+    try {
+      await api.put("/session/password", {
+        currentPassword: String(values.get("current")),
+        newPassword: String(values.get("new")),
+      });
+      errorText.value = "";
+      form.reset();
+      toast(t("Your password is changed. Other browsers are signed out."));
+    } catch (error) {
+      errorText.value = /** @type {Error} */ (error).message;
+    }
+  };
+  return html`
+    <form class="stack" @submit=${submit}>
+      ${textField({ label: t("Current password"), name: "current", type: "password", required: true })}
+      ${textField({
+        label: t("New password"),
+        name: "new",
+        type: "password",
+        required: true,
+        error: () => errorText.value || undefined,
+      })}
+      <div><button type="submit" class="button">${t("Change password")}</button></div>
+    </form>
+  `;
 }
 
 function integrityChecks() {

@@ -1,0 +1,52 @@
+// @ts-check
+/** Simplified Chinese for signing in, users and groups. @type {Messages} */
+
+/** @import { Messages } from "../i18n.js" */
+
+export const messages = {
+  "Email address": "邮箱地址",
+  Password: "密码",
+  "Sign in with {name}": "使用 {name} 登录",
+  "Sign in with a password": "使用密码登录",
+  "Sign in with an API key": "使用 API 密钥登录",
+  "The provider did not sign you in. Try again, or ask an admin for access.":
+    "身份提供方未让您登录。请重试，或向管理员申请访问权限。",
+  "This sign-in took too long, or was begun in another browser. Start again.":
+    "本次登录耗时过长，或是在另一个浏览器中开始的。请重新开始。",
+  "The sign-in could not be completed. Try again; if it keeps failing, ask an admin to look into the log.":
+    "登录未能完成。请重试；如果一直失败，请让管理员查看日志。",
+  "The provider does not answer. Try again later.": "身份提供方没有响应，请稍后再试。",
+  "The provider has not verified your email address. Verify it there, then try again.":
+    "身份提供方尚未验证您的邮箱。请先在那里验证，然后重试。",
+  "Your account is not active. Ask an admin.": "您的账户未启用，请联系管理员。",
+  "Too many sign-ins failed. Wait a minute, then try again.": "登录失败次数过多。请等一分钟后再试。",
+  "Signed in as {name} ({email}, role: {role}).": "已以 {name} 的身份登录（{email}，角色：{role}）。",
+  "Sign out everywhere": "在所有浏览器中退出",
+  "Current password": "当前密码",
+  "New password": "新密码",
+  "Change password": "更改密码",
+  "Your password is changed. Other browsers are signed out.": "密码已更改，其他浏览器已退出登录。",
+  People: "人员",
+  Users: "用户",
+  "New user": "新建用户",
+  "New group": "新建群组",
+  "No groups yet": "还没有群组",
+  "No users yet": "还没有用户",
+  "People who sign in at your OpenID provider, or come by SCIM, appear here.":
+    "通过 OpenID 提供方登录或由 SCIM 创建的人员会显示在这里。",
+  "Their sessions and keys end at once. What they added stays.": "其会话和密钥立即失效。其添加的内容会保留。",
+  Deactivate: "停用",
+  Activate: "启用",
+  "signed in": "登录于",
+  "never signed in": "从未登录",
+  "not active": "未启用",
+  "Delete {name}": "删除 {name}",
+  "Its members stay, and lose what they saw only through it.": "成员会保留，但会失去仅通过此群组可见的内容。",
+  "{n} members": "{n} 个成员",
+  Members: "成员",
+  "Members of {name}": "{name} 的成员",
+  "At least 10 characters. Without one they sign in at the OpenID provider.":
+    "至少 10 个字符。没有密码时，他们通过 OpenID 提供方登录。",
+  "There is no user with this address, and no group of this name.": "没有使用此邮箱的用户，也没有此名称的群组。",
+  "Remove {name}": "移除 {name}",
+};
