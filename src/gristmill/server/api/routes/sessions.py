@@ -122,7 +122,7 @@ async def record_sign_in(tx: Tx, request: Request, caller: Caller | None, *, sta
         actor="anonymous" if caller is None else caller.actor,
         key_id=None if caller is None else caller.key_id,
         role="none" if caller is None else caller.role,
-        path=request.url.path,
+        path="/api/sign-in/oidc" if request.method == "GET" else request.url.path,
         client=client_address(request),
         status=status,
     )
