@@ -1,17 +1,31 @@
 """`gristmill support-bundle`: what it has, and that no secret and no document is in it."""
 
+import asyncio
 import json
 import zipfile
 from pathlib import Path
 
+import httpx
+
 from gristmill.cli.support_bundle import remove_secrets
 from tests.gristmill_process import environment, run_command, run_serve
+from tests.wait_until import wait_until
 
 PLANTED = "PLANTEDSECRET"
 
 
 def planted(name: str) -> str:
     return f"{PLANTED}-{name}-0123456789"
+
+
+def wait_until_failed(http: httpx.Client, base: str) -> None:
+    def failures() -> int:
+        return http.get(f"/api/knowledge-bases/{base}").json()["leafCounts"].get("failed", 0)
+
+    async def has_failed() -> bool:
+        return failures() > 0
+
+    asyncio.run(wait_until(has_failed))
 
 
 def test_the_bundle_has_what_helps_and_neither_secrets_nor_documents(
@@ -39,6 +53,8 @@ def test_the_bundle_has_what_helps_and_neither_secrets_nor_documents(
         http.post(f"/api/knowledge-bases/{base}/items", json={"items": notes})
         files = [("files", (f"{PLANTED}.bin", bytes([0, 1, 2, 255]) * 50))]
         http.post(f"/api/knowledge-bases/{base}/files", files=files)
+        wait_until_failed(http, base)  # its name is in the log then
+        assert PLANTED in (data_dir / "log/worker-1.log").read_text()
         http.post("/api/session", json={"key": "gm_" + planted("session").replace("-", "_")})
         http.post(
             "/api/connectors",

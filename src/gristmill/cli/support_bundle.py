@@ -44,6 +44,36 @@ _PATTERNS = (
     re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL),
 )
 _SECRET_NAME = re.compile(r"(?i)password|secret|token|key|credential")
+# Fields of log lines that hold no text of users; `code` says what failed.
+_LOG_FIELDS = frozenset(
+    [
+        "at",
+        "level",
+        "logger",
+        "message",
+        "role",
+        "job",
+        "kind",
+        "attempt",
+        "in",
+        "code",
+        "worker",
+        "base",
+        "item",
+        "status",
+        "method",
+        "path",
+        "seconds",
+        "count",
+        "embedder",
+        "number",
+        "migration",
+        "ended_pid",
+        "after_seconds",
+        "jobs_back_in_the_queue",
+    ]
+)
+_TRACEBACK_PLACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 # What PostgreSQL says of rows and statements may have document texts in it.
 _POSTGRES_LINE = re.compile(r"(?:LOG|FATAL|PANIC|WARNING):")
 
@@ -160,7 +190,19 @@ def remove_secrets(text: str, secrets: Iterable[str]) -> str:
 
 
 def _own_lines(current: Settings) -> list[str]:
-    return recent_log.read_recent(current.data_dir, _LOG_LINES)
+    return [_without_names(line) for line in recent_log.read_recent(current.data_dir, _LOG_LINES)]
+
+
+def _without_names(line: str) -> str:
+    """A log line without the fields that can name documents, files and addresses: what a job failed of, and values in tracebacks."""
+    try:
+        fields = cast("dict[str, Any]", json.loads(line))
+    except ValueError:
+        return _REMOVED
+    entries = {name: value for name, value in fields.items() if name in _LOG_FIELDS}
+    if "traceback" in fields:
+        entries["traceback"] = _TRACEBACK_PLACE.findall(str(fields["traceback"]))
+    return json.dumps(entries, ensure_ascii=False)
 
 
 def _postgres_lines(current: Settings) -> list[str]:
