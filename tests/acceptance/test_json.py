@@ -90,4 +90,4 @@ def test_shells_complete_commands() -> None:
     process = subprocess.run(
         [gristmill], env={**os.environ, **completion}, capture_output=True, text=True, timeout=60
     )
-    assert process.stdout.split() == ["serve", "search"]
+    assert process.stdout.split() == ["serve", "search", "secrets"]

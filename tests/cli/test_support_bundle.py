@@ -51,7 +51,7 @@ def test_the_bundle_has_what_helps_and_neither_secrets_nor_documents(
         base = http.post("/api/knowledge-bases", json={"name": f"{PLANTED} base"}).json()["id"]
         notes = [{"type": "note", "content": f"{PLANTED} text of a note"}]
         http.post(f"/api/knowledge-bases/{base}/items", json={"items": notes})
-        files = [("files", (f"{PLANTED}.bin", bytes([0, 1, 2, 255]) * 50))]
+        files = [("files", (f"{PLANTED}.pdf", b"%PDF-1.4 " + bytes([0, 1, 2, 255]) * 50))]
         http.post(f"/api/knowledge-bases/{base}/files", files=files)
         wait_until_failed(http, base)  # its name is in the log then
         assert PLANTED in (data_dir / "log/worker-1.log").read_text()
