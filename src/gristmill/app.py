@@ -214,8 +214,9 @@ async def gristmill(
         asker = Asker(searcher, chat_model, services.record_chat_usage(settings, db))
         estimator = Estimator(db, embedders, sources, readers, settings.vision_price)
         stack.callback(estimator.close)
-        blob_folder = settings.data_dir if settings.blob_url is None else None
-        readiness = Readiness(db, embedders.default, blob_folder, indexes)
+        readiness = Readiness(
+            db, embedders.default, None if settings.blob_url else settings.data_dir, indexes
+        )
         context = api.ApiContext(
             db,
             embedders,
