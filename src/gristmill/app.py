@@ -214,9 +214,7 @@ async def gristmill(
         asker = Asker(searcher, chat_model, services.record_chat_usage(settings, db))
         estimator = Estimator(db, embedders, sources, readers, settings.vision_price)
         stack.callback(estimator.close)
-        readiness = Readiness(
-            db, embedders.default, None if settings.blob_url else settings.data_dir, indexes
-        )
+        readiness = Readiness(db, embedders.default, services.blob_folder(settings), indexes)
         context = api.ApiContext(
             db,
             embedders,

@@ -155,3 +155,8 @@ def create_indexes(settings: Settings) -> EngineIndexes:
             replicas=settings.index_replicas,
         )
     )
+
+
+def blob_folder(settings: Settings) -> Path | None:
+    """The folder below which uploads are stored; None if they are in an object store."""
+    return None if settings.blob_url else settings.data_dir
