@@ -70,13 +70,20 @@ def numeric_options() -> list[tuple[tuple[str, ...], str, Any]]:
         options += [
             (words, parameter.opts[0], parameter)
             for parameter in command.params
-            if getattr(parameter, "min", None) is not None
+            if getattr(parameter, "max", None) is not None
         ]
     return options
 
 
 def test_the_commands_have_options_with_a_range() -> None:
     assert {name for _, name, _ in numeric_options()} >= {"--limit", "--port", "--days", "--dimensions"}
+
+
+def test_an_amount_below_its_limit_is_refused() -> None:
+    for amount in (["--", "-1"], ["x"]):
+        refused = CliRunner().invoke(cli, ["limit", "set", "budget", "money", *amount], prog_name="gristmill")
+        assert refused.exit_code == 2
+        assert "must be a number, at least 0." in refused.stderr
 
 
 @pytest.mark.parametrize("value", ["below", "above", "x", "1.5", "9" * 30])
@@ -88,7 +95,8 @@ def test_a_number_out_of_range_is_refused_with_the_allowed_range(
 ) -> None:
     """In plain words: what was wrong, and what is allowed."""
     value = {"below": str(option.min - 1), "above": str(option.max + 1)}.get(value, value)
+    noun = "number" if name == "--min-score" else "whole number"
     refused = CliRunner().invoke(cli, [*words, f"{name}={value}", "a", "b"], prog_name="gristmill")
     assert refused.exit_code == 2
     allowed = f"{option.min} to {option.max}"
-    assert f"Invalid value for '{name}': must be a whole number, {allowed}." in refused.stderr
+    assert f"Invalid value for '{name}': must be a {noun}, {allowed}." in refused.stderr

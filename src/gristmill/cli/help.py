@@ -211,9 +211,12 @@ def _plain_message(error: typer.BadParameter) -> str:
     errors: Callable[[], Any] | None = getattr(error.__cause__, "errors", None)
     if errors is None:
         return error.message
-    message = field_errors(errors()[:1])[0].message
+    first = errors()[0]
+    message = field_errors([first])[0].message
     if allowed := _allowed_range(error.param):
-        message = f"must be a whole number, {allowed}"
+        is_fraction = any(isinstance(limit, float) for limit in first.get("ctx", {}).values())
+        noun = "number" if is_fraction or first["type"].startswith("float") else "whole number"
+        message = f"must be a {noun}, {allowed}"
     return f"{message}."
 
 
