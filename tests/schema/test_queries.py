@@ -19,6 +19,7 @@ PACKAGES = [
     "gristmill.identity",
     "gristmill.integrity",
     "gristmill.operations",
+    "gristmill.portable",
     "gristmill.search",
     "gristmill.usage",
 ]
