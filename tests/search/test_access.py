@@ -139,7 +139,7 @@ class AccessCheck:
         return {n for n, item_id in enumerate(self.ids) if item_id in item_ids}
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(item_trees(), lists, st.integers(0, 6), st.none() | lists, lists)
 async def test_every_way_of_reading_follows_the_access_rules(
     mill: app.Gristmill,
