@@ -36,7 +36,7 @@ def test_statements_get_the_principals_of_a_member_and_none_for_an_admin() -> No
 
 
 @pytest.mark.parametrize(
-    "entry", ["", "org:", "org:mine", "team:", "user_email:ann", "user:ann", "group:a b", "*"]
+    "entry", ["", "org:", "org:mine", "team:", "user_email:ann", "user:a b", "person:ann", "group:a b", "*"]
 )
 def test_what_is_no_entry_is_refused(entry: str) -> None:
     with pytest.raises(Invalid) as refused:

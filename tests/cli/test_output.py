@@ -49,6 +49,7 @@ def test_keys_and_the_audit_log_have_the_names_of_the_api(run: RunCommand) -> No
         "prefix",
         "role",
         "principal",
+        "userId",
         "expiresAt",
         "lastUsedAt",
         "createdAt",
@@ -59,7 +60,7 @@ def test_keys_and_the_audit_log_have_the_names_of_the_api(run: RunCommand) -> No
     assert {**key, "key": created["key"]} == created
     (entry,) = json.loads(run("audit", "--json").stdout)
     assert set(entry) == {
-        "id", "at", "actor", "keyId", "role", "method", "path", "client", "status", "tookMs",
+        "id", "at", "action", "actor", "keyId", "role", "method", "path", "client", "status", "tookMs",
     }  # fmt: skip
 
 

@@ -356,7 +356,6 @@ async def test_keys_can_do_and_see_what_their_roles_and_lists_allow(
             bob.files.create(file=WHEAT, purpose="assistants"),
             bob.vector_stores.create(name="bob's"),
             bob.files.delete(file.id),
-            bob.vector_stores.files.create(store.id, file_id=file.id),
             ann.vector_stores.delete(store.id),
             ann.vector_stores.update(store.id, name="other"),
         ):
@@ -368,6 +367,7 @@ async def test_keys_can_do_and_see_what_their_roles_and_lists_allow(
             bob.vector_stores.retrieve(store.id),
             bob.vector_stores.search(store.id, query="flour"),
             bob.vector_stores.files.retrieve(file.id, vector_store_id=store.id),
+            bob.vector_stores.files.create(store.id, file_id=file.id),
         ):
             with pytest.raises(openai.NotFoundError):
                 await hidden

@@ -162,7 +162,9 @@ async def test_nothing_of_a_body_is_read_before_the_caller_is_authorised(
     settings: Settings, headers: dict[str, str], content_type: str
 ) -> None:
     async with mill_with_keys(settings) as mill:
-        base = "00000000-0000-7000-8000-000000000009"
+        async with client_with_key(mill, (await new_key(mill.db, LOCAL_ORG, "admin"))[1]) as admin:
+            body = {"name": "b", "acl": ["org:*"]}
+            base = (await admin.post("/api/knowledge-bases", json=body)).json()["id"]
         secret = (await new_key(mill.db, LOCAL_ORG, "reader"))[1]
         for key, status, code in ((None, 401, "no_key"), (secret, 403, "role_too_low")):
             async with client_with_key(mill, key) as client:

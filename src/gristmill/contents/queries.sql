@@ -93,6 +93,7 @@ returning v.item_id, v.content_hash, v.original;
 select v.version, v.content_hash, v.original, v.created_at, v.replaced_at, c.characters
   from item_version v join content c on c.hash = v.content_hash join item i on i.id = v.item_id
  where v.item_id = %(item)s and v.replaced_at is not null and v.version <> i.live_version
+   and (%(before)s::int is null or v.version < %(before)s::int)
  order by v.version desc limit %(limit)s;
 
 -- name: kept_version_parts

@@ -146,9 +146,11 @@ class KeptVersion:
     characters: int | None
 
 
-async def find_kept_versions(tx: Tx, item_id: ItemId, limit: int) -> list[KeptVersion]:
-    """The versions of an item that newer ones replaced and that are kept, the newest first."""
-    return await queries.many(tx, KeptVersion, "kept_versions", item=item_id, limit=limit)
+async def find_kept_versions(
+    tx: Tx, item_id: ItemId, limit: int, before: int | None = None
+) -> list[KeptVersion]:
+    """The versions of an item that newer ones replaced and that are kept, the newest first; those before a version."""
+    return await queries.many(tx, KeptVersion, "kept_versions", item=item_id, limit=limit, before=before)
 
 
 async def version_parts(

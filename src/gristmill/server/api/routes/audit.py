@@ -23,7 +23,11 @@ _BATCH = 1000
 _COLUMNS = ("at", "action", "actor", "role", "method", "path", "status", "tookMs", "client", "keyId", "id")
 
 
-@router.get("/audit", response_model=Page[AuditOut])
+@router.get(
+    "/audit",
+    response_model=Page[AuditOut],
+    responses={200: {"content": {"text/csv": {}, "application/jsonl": {}}}},
+)
 async def list_audit(
     context: CurrentContext,
     caller: CurrentCaller,

@@ -89,13 +89,16 @@ async def lift_hold(
 
 @router.get("/knowledge-items/{item_id}/versions")
 async def list_kept_versions(
-    item_id: PathItem, context: CurrentContext, limit: Limit = 100
+    item_id: PathItem,
+    context: CurrentContext,
+    limit: Limit = 100,
+    cursor: Annotated[int | None, Query(ge=0, le=2**31 - 1)] = None,
 ) -> Page[KeptVersionOut]:
     """List the versions of an item that newer ones replaced and that are kept, the newest first."""
     async with context.db.connection() as tx:
         item = await guards.require_item(tx, item_id)
-        rows = await contents.find_kept_versions(tx, item.id, limit)
-    return Page(items=[KeptVersionOut.of(row) for row in rows], next_cursor=None)
+        rows = await contents.find_kept_versions(tx, item.id, limit, before=cursor)
+    return page_of(rows, limit, KeptVersionOut.of, cursor=lambda row: row.version)
 
 
 @router.get("/knowledge-items/{item_id}/versions/{version}/content", response_class=StreamingResponse)

@@ -12,7 +12,7 @@ from gristmill import usage
 from gristmill.operations import limits
 from gristmill.server.api.context import CurrentCaller, CurrentContext, parse_limit_id
 from gristmill.server.api.router import ApiRouter
-from gristmill.server.api.schemas.common import Page, page_of
+from gristmill.server.api.schemas.common import Limit, Page, page_of
 from gristmill.server.api.schemas.usage import LimitChange, LimitOut, NewLimitIn, UsageReport
 from gristmill.usage import UsageFilter, UsageRow
 
@@ -24,7 +24,7 @@ _DEFAULT_DAYS = timedelta(days=30)
 _COLUMNS = ("day", "baseId", "base", "caller", "callerName", "kind", "model", "texts", "tokens", "cost")
 
 
-@router.get("/usage", response_model=UsageReport)
+@router.get("/usage", response_model=UsageReport, responses={200: {"content": {"text/csv": {}}}})
 async def get_usage(
     context: CurrentContext,
     caller: CurrentCaller,
@@ -51,12 +51,17 @@ async def list_limits(
     context: CurrentContext,
     caller: CurrentCaller,
     base_id: Annotated[UUID | None, Query(alias="baseId")] = None,
+    limit: Limit = 500,
+    cursor: UUID | None = None,
 ) -> Page[LimitOut]:
     """List the budgets and quotas of the organisation and its bases, with what is used of them; with `baseId`, those that limit a
     base."""
     async with context.db.connection() as tx:
         statuses = await usage.find_limits(tx, caller.org, base=base_id)
-    return page_of(statuses, len(statuses) + 1, LimitOut.of)
+    following = sorted(
+        (status for status in statuses if cursor is None or status.id > cursor), key=lambda status: status.id
+    )
+    return page_of(following[:limit], limit, LimitOut.of)
 
 
 @router.post("/limits", status_code=201)
