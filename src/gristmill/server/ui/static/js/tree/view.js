@@ -44,6 +44,8 @@ export class TreeView {
     /** @type {Row[]} */ this.missing = [];
     /** @type {Map<string, VisibleRow>} */ this.previousRows = new Map();
     /** @type {{branch: Branch, index: number} | null} */ this.awaited = null;
+    /** @type {{id: string, parent: Branch, index: number} | null} where a range begins, though it may not be loaded any more */
+    this.selectedLast = null;
     /** @type {{node: Node, from: number} | null} the first visible row, and how far it is scrolled out */
     this.anchor = null;
     this.box = /** @type {HTMLElement} */ (this.render());
@@ -202,10 +204,12 @@ export class TreeView {
   /** @param {Node} node @param {boolean} [range] from the active row to this one, however many are between them */
   async select(node, range = false) {
     if (!this.state.canChange()) return; // there is nothing to do with a selection
-    const last = this.tree.byId.get(this.active.peek() ?? "");
+    const active = this.active.peek() ?? "";
+    const last = this.tree.byId.get(active) ?? (this.selectedLast?.id === active ? this.selectedLast : null);
     const rows = this.rows.peek().filter((row) => row.node);
     const [a, b] = [last, node].map((end) => rows.findIndex((row) => row.node === end));
     this.active.value = node.item.id;
+    this.selectedLast = { id: node.item.id, parent: node.parent, index: node.index };
     if (range && a >= 0 && b >= 0) {
       return this.addToSelection(rows.slice(Math.min(a, b), Math.max(a, b) + 1).map((row) => row.key));
     }
