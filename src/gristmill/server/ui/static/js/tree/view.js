@@ -44,7 +44,7 @@ export class TreeView {
     /** @type {Row[]} */ this.missing = [];
     /** @type {Map<string, VisibleRow>} */ this.previousRows = new Map();
     /** @type {{branch: Branch, index: number} | null} */ this.awaited = null;
-    /** @type {{id: string, parent: Branch, index: number} | null} where a range begins, though it may not be loaded any more */
+    /** @type {{id: string, parent: Branch, index: number} | null} where a range begins, also if it is not loaded now */
     this.selectedLast = null;
     /** @type {{node: Node, from: number} | null} the first visible row, and how far it is scrolled out */
     this.anchor = null;
