@@ -274,6 +274,8 @@ class EmbedStage:
         return _ReservedTexts(granted, denied)
 
     async def _call_embedder(self, texts: Sequence[str], tasks: list[IndexTask]) -> Sequence[VectorOrError]:
+        if all(task.completion.is_done for task in tasks):  # while the budgets were asked
+            raise Transient("Cancelled.", code="cancelled")
         call = asyncio.ensure_future(self._embed_each(self._embedder, texts))
         self._calls[call] = tasks
         try:
