@@ -47,8 +47,10 @@ _ROOM_NEEDED = 4 * 2**30  # for the databases of the tests that run at the same 
 _MAX_WORKERS = 8
 _MARKERS = {"crash": "crash", "ui": "browser"}  # by folder
 
-# A deadline would be an assert on the wall clock.
-hypothesis.settings.register_profile("gristmill", deadline=None)
+# A deadline, and a limit to how long examples may take to be drawn, would be asserts on the wall clock.
+hypothesis.settings.register_profile(
+    "gristmill", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("gristmill")
 
 

@@ -152,8 +152,8 @@ def _run(command: list[str], address: str, port: int, log: Path, home: str | Non
         _wait_for_port(process, address, port, log)
         yield
     finally:
-        process.terminate()
-        process.wait(20)
+        process.kill()  # a polite stop waits for every connection that a client has left open
+        process.wait()
 
 
 def _wait_for_port(process: "subprocess.Popen[bytes]", address: str, port: int, log: Path) -> None:

@@ -29,7 +29,7 @@ def two_bases(api: ApiHelper, page: Page, ui_url: str) -> dict[str, str]:
         item = {
             "type": "note",
             "title": name,
-            "content": f"# {name}\n\nThe {WORD} {text}.",
+            "content": f"# {name}\n\nThe {WORD} whom {text}.",
             "metadata": {"year": 2024 if name == "Grain" else 2026, "tags": [name.lower()]},
         }
         response = api.http.post(f"/api/knowledge-bases/{ids[name]}/items", json={"items": [item]})
@@ -48,7 +48,7 @@ def test_all_bases_are_searched_filtered_and_explained_by_the_keyboard(
     expect(page.get_by_role("link", name=re.compile(WORD)).first).to_be_visible()
     page.keyboard.press("Control+k")
     expect(page.get_by_role("combobox", name="Go to a base or page, or search everything")).to_be_focused()
-    page.keyboard.insert_text(f"the {WORD}")
+    page.keyboard.insert_text(f"whom {WORD}")
     expect(page.get_by_role("option", name="Search all bases for")).to_have_attribute("aria-selected", "true")
     page.keyboard.press("Enter")
     hits = page.locator(".hit")
@@ -69,7 +69,7 @@ def test_all_bases_are_searched_filtered_and_explained_by_the_keyboard(
     page.keyboard.press("ArrowUp")
     expect(hits.nth(0).get_by_role("link")).to_be_focused()
     page.keyboard.press("Enter")
-    expect(page).to_have_url(re.compile(rf"/b/[^/]+/i/[^?]+\?q=the\+{WORD}&chunk="))
+    expect(page).to_have_url(re.compile(rf"/b/[^/]+/i/[^?]+\?q=whom\+{WORD}&chunk="))
     page.go_back()
     expect(page).to_have_url(address)
 

@@ -32,8 +32,9 @@ export const messages = {
   "New group": "新建群组",
   "No groups yet": "还没有群组",
   "No users yet": "还没有用户",
-  "People who sign in at your OpenID provider, or come by SCIM, appear here.":
-    "通过 OpenID 提供方登录或由 SCIM 创建的人员会显示在这里。",
+  "Create one, or let people sign in at your OpenID provider or come by SCIM.":
+    "请新建用户，或让人们通过 OpenID 提供商登录、由 SCIM 同步。",
+  "Create one, or let your OpenID provider or SCIM name them.": "请新建群组，或由 OpenID 提供商、SCIM 提供。",
   "Their sessions and keys end at once. What they added stays.": "其会话和密钥立即失效。其添加的内容会保留。",
   Deactivate: "停用",
   Activate: "启用",

@@ -92,17 +92,18 @@ export class Tree {
     const epoch = this.epoch;
     try {
       const response = await this.fetchWindow(branch, page * PAGE, PAGE);
-      if (epoch !== this.epoch) return void this.activeFetches--;
-      branch.pages.set(page, "loaded");
-      this.storeRows(branch, response.offset, response.items, response.total);
-      this.error.value = null;
+      if (epoch === this.epoch) {
+        branch.pages.set(page, "loaded");
+        this.storeRows(branch, response.offset, response.items, response.total);
+        this.error.value = null;
+      }
     } catch (error) {
       branch.pages.delete(page);
       this.pauseFetching();
       if (epoch === this.epoch) this.error.value = /** @type {Error} */ (error);
     }
     this.activeFetches--;
-    this.notify();
+    this.notify(); // rows that had to wait for this fetch are fetched now, also if it was one of an earlier filter
   }
 
   /** @param {Branch} branch @param {number} offset @param {number} limit @returns {Promise<any>} */

@@ -52,12 +52,14 @@ export function peopleSection() {
       ${button(t("New group"), newGroup, { icon: "plus", small: true })}
     </div>
     <div class="rows" role="list" aria-label="${t("Groups")}">${groupRows}</div>
-    ${() => (groups.value.value?.length === 0 ? html`<p class="dim">${t("No groups yet")}</p>` : null)}
+    ${() => (groups.value.value?.length === 0 ? noGroups() : null)}
   `;
 }
 
 const noUsers = () =>
-  emptyState("key", t("No users yet"), t("People who sign in at your OpenID provider, or come by SCIM, appear here."));
+  emptyState("key", t("No users yet"), t("Create one, or let people sign in at your OpenID provider or come by SCIM."));
+const noGroups = () =>
+  emptyState("key", t("No groups yet"), t("Create one, or let your OpenID provider or SCIM name them."));
 
 /** @param {Signal<User>} user @param {Resource<User[]>} users */
 function userRow(user, users) {
