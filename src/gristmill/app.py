@@ -212,7 +212,7 @@ async def gristmill(
         if chat_model is not None:
             stack.push_async_callback(chat_model.close)
         asker = Asker(searcher, chat_model, services.record_chat_usage(settings, db))
-        estimator = Estimator(db, embedders, sources, readers, settings.vision_price)
+        estimator = Estimator(db, embedders, sources, readers, services.image_costs(settings))
         stack.callback(estimator.close)
         readiness = Readiness(db, embedders.default, services.blob_folder(settings), indexes)
         context = api.ApiContext(

@@ -12,7 +12,14 @@ from gristmill.db import Database
 from gristmill.errors import SetupError
 from gristmill.identity.open_id import OpenIdClient, OpenIdProvider
 from gristmill.ingest import ReaderPool
-from gristmill.ingest.image_describers import ImageDescriber, OcrDescriber, VisionConfig, VisionDescriber
+from gristmill.ingest.estimate_images import ImageCosts
+from gristmill.ingest.image_describers import (
+    ImageDescriber,
+    OcrDescriber,
+    VisionConfig,
+    VisionDescriber,
+    ocr_identity,
+)
 from gristmill.ingest.processors import DoclingServe, MinerU, Processor, ProcessorConfig
 from gristmill.ingest.transcriber import HttpTranscriber, TranscriptionConfig
 from gristmill.readers import ReadLimits
@@ -47,13 +54,16 @@ def create_analyst(settings: Settings, readers: ReaderPool) -> ImageDescriber:
     if settings.vision_url is None:
         return OcrDescriber(readers, ReadLimits())
     key = settings.vision_api_key
-    return VisionDescriber(
-        VisionConfig(
-            settings.vision_url,
-            settings.vision_model or "",
-            key.get_secret_value() if key is not None else None,
-        )
-    )
+    secret = key.get_secret_value() if key is not None else None
+    return VisionDescriber(VisionConfig(settings.vision_url, settings.vision_model or "", secret))
+
+
+def image_costs(settings: Settings) -> ImageCosts:
+    """Who describes images, and what that takes."""
+    if settings.vision_url is None:
+        return ImageCosts(ocr_identity(ReadLimits()))
+    config = VisionConfig(settings.vision_url, settings.vision_model or "")
+    return ImageCosts(config.identity, settings.vision_price or 0.0, usual_tokens=150)
 
 
 def price_of_image(settings: Settings) -> Spending:

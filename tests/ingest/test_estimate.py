@@ -11,6 +11,7 @@ from gristmill import app
 from gristmill.catalog import BaseId, NewItem
 from gristmill.embedding.embedder import Vectors
 from gristmill.ingest.estimate import Estimator
+from gristmill.ingest.estimate_images import ImageCosts
 from gristmill.operations import guards
 from gristmill.operations.add import ItemToAdd
 from gristmill.operations.estimates import CostEstimate
@@ -61,7 +62,7 @@ async def estimate_from_sample(mill: app.Gristmill, base_id: BaseId) -> CostEsti
         base = await guards.require_base(tx, base_id)
     item = NewItem("directory", "adr", DOCUMENTS, source={"path": DOCUMENTS, "local": True})
     readers = ReaderPool(1)
-    estimator = Estimator(mill.db, mill.embedders, mill.sources, readers, None, max_read=20)
+    estimator = Estimator(mill.db, mill.embedders, mill.sources, readers, ImageCosts("none"), max_read=20)
     try:
         return await estimator.estimate_add(base, mill.embedders.get("hashed"), [ItemToAdd(item, None)])
     finally:
@@ -106,7 +107,8 @@ async def test_an_estimate_is_within_ten_percent_of_what_is_spent(
     assert (usage["texts"], is_near(usage["tokens"], tokens)) == (texts, True)
     assert (sampled.read_documents, sampled.is_exact) == (20, False)
     assert "documents were read; the others are estimated" in sampled.notes[0]
-    assert abs(sampled.tokens - tokens) <= 0.25 * tokens
+    assert is_near(sampled.tokens, tokens)
+    assert 0 < sampled.uncertainty <= 0.1
 
     ids = [item["id"] for item in (await http.get(f"{url}/items")).json()["items"]]
     estimate, texts, _ = await spend({"itemIds": ids}, "/items/reindex")

@@ -98,9 +98,10 @@ def print_estimate(out: Console, response: Mapping[str, Any]) -> None:
         out.print(f"[red]can't be added[/red] {escape(entry['path'])}: {escape(entry['error']['message'])}")
     about = "" if response["exact"] else "about "
     cost = "no price is known" if response["cost"] is None else f"cost {about}{response['cost']:,.4f}"
+    range_text = f" (± {response['uncertainty']:.0%})" if response["uncertainty"] >= 0.005 else ""
     out.print(
         f"{response['documents']:,} documents, {about}{response['chunks']:,} chunks. To embed: {about}{response['texts']:,} texts, "
-        f"{response['tokens']:,} tokens; {cost}."
+        f"{response['tokens']:,} tokens{range_text}; {cost}."
     )
     for note in response["notes"]:
         out.print(f"[dim]{escape(note)}[/dim]")

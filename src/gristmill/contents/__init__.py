@@ -19,6 +19,7 @@ from gristmill.contents.assets import (
     release_asset,
     retry_failed_assets,
     reusable_descriptions,
+    sample_descriptions,
 )
 from gristmill.contents.attachments import (
     ContentAttachment,
@@ -155,6 +156,7 @@ __all__ = [
     "resume_point",
     "retry_failed_assets",
     "reusable_descriptions",
+    "sample_descriptions",
     "save_conversion",
     "save_versions",
     "set_recipe",

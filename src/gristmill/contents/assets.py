@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gristmill import catalog
-from gristmill.catalog import AssetReuse, ItemId
+from gristmill.catalog import AssetReuse, BaseId, ItemId
 from gristmill.contents.store import queries
 from gristmill.db import Tx
 
@@ -122,6 +122,11 @@ async def reusable_descriptions(
         item=item_id if reuse == "document" else None,
     )
     return {row.hash: row.text for row in descriptions}
+
+
+async def sample_descriptions(tx: Tx, base_id: BaseId, analyst: str, limit: int) -> list[str]:
+    """Descriptions that this analyst gave of images in a base, at most `limit`; some are empty."""
+    return await queries.values(tx, "sample_descriptions", base=base_id, analyst=analyst, limit=limit)
 
 
 # ── of a version ─────────────────────────────────────────────────────────────────────────────────────────

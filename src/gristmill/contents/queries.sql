@@ -178,6 +178,11 @@ select distinct on (a.hash) a.hash, a.text from asset a
    and (%(item)s::uuid is null or a.item_id = %(item)s)
  order by a.hash, a.item_id, a.version;
 
+-- name: sample_descriptions
+-- Some descriptions of images in a base by one analyst.
+select a.text from item i join asset a on a.item_id = i.id and a.version = i.live_version
+ where i.base_id = %(base)s and a.analyst = %(analyst)s and a.state = 'described' limit %(limit)s;
+
 -- name: insert_version_assets
 -- () -> described | waiting, for the images of versions.
 insert into asset (item_id, version, hash, analyst, state, text)

@@ -1,63 +1,73 @@
 """Estimate what would be embedded, by reading and chunking as indexing does, without storing anything.
 
-    add         notes, files and pages are read; folders and sitemaps are listed first
+    add         notes, files and pages are read; folders and sitemaps are listed first (estimate_documents.py)
     stored      the stored contents are chunked: what a re-index of unchanged sources, or another embedder, would embed
 
-Reading stops after `TIME_LIMIT` or `MAX_READ` documents. Documents that were not read by then are estimated from those that were: their tokens per byte, by
-type of file. Documents are read in a random order, so that the ones read are a fair sample. A text that is known, or occurs
-twice, costs nothing, as in indexing. Attachments are read like documents; images are counted, and not described.
+Everything is read if that takes no longer than `TIME_LIMIT`: then the estimate is exact. Of more documents a sample is read, chosen
+by type and size, until the sum is known to `PRECISION` or the time is over; the response says how uncertain the rest is
+(estimate_sums.py). A text that is known, or occurs twice, costs nothing, as in indexing; so do files that are equal to others, also
+if they are not read. Attachments are read like documents. Images are not described: their descriptions are estimated
+(estimate_images.py).
 """
 
 import asyncio
-import random
-import tempfile
 import time
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import aclosing
-from dataclasses import replace
-from pathlib import Path, PurePath
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from gristmill import catalog, contents
+from gristmill import catalog
 from gristmill.catalog import Base, ItemId
 from gristmill.db import Database
 from gristmill.embedding import Embedder, Embedders
-from gristmill.errors import GristmillError, NoText
+from gristmill.errors import GristmillError
 from gristmill.ingest.chunk import token_limit, token_overlap
+from gristmill.ingest.estimate_documents import DocumentFinder
+from gristmill.ingest.estimate_images import ImageCosts, average_description, find_known_descriptions
 from gristmill.ingest.estimate_sums import (
+    DocumentTexts,
     EstimatedDocument,
     EstimateSums,
-    MeasuredSums,
-    add_measured,
+    MeasuredDocument,
+    Totals,
     describe_limits,
+    reading_order,
+    sum_up,
 )
-from gristmill.ingest.inspect_original import inspect_original
+from gristmill.ingest.images import description_chunks
 from gristmill.ingest.offload import CpuOffload
 from gristmill.ingest.open import recipe_of
-from gristmill.ingest.read import LIMITS, READER
 from gristmill.ingest.tokens import token_counter
 from gristmill.operations.add import ItemToAdd
 from gristmill.operations.estimates import CostEstimate
-from gristmill.operations.source_factory import SourceFactory, disk_access
-from gristmill.readers import Asset, AttachedFile, TextPart
+from gristmill.operations.source_factory import SourceFactory
 from gristmill.readers.pool import ReaderPool
-from gristmill.readers.supervisor import read_file
 from gristmill.search import publish
 from gristmill.search.publish import text_hash
-from gristmill.sources import Original
-from gristmill.sources.directory import DirectoryEntry, IgnoreRules, list_folder
-from gristmill.sources.sitemap import SitemapRules, list_sitemap
 from gristmill.usage import list_stored_documents, price_of_tokens
 
-TIME_LIMIT = 20.0  # seconds
-MAX_READ = 5_000  # documents
-_MAX_LISTED = 100_000
-_MAX_DEPTH = 3  # of attachments
+TIME_LIMIT = 30.0  # seconds; a document that is being read then may take half as long again
+MAX_READ = 20_000  # documents
+PRECISION = 0.03
+_CHECKS = frozenset((2_000, 4_000, 8_000, 16_000))  # documents read, when the precision may end the reading
+_MAX_FINGERPRINTS = 20_000  # documents
+_FINGERPRINT_SECONDS = 10.0
 _AT_ONCE = 4
 _REUSE_SETS = 16
 _HASHES_PER_QUERY = 500
-_PAGE_BYTES = 30_000  # of a page whose size is not known
+
+
+@dataclass(frozen=True)
+class _Run:
+    """An estimate in progress."""
+
+    base: Base
+    embedder: Embedder
+    sets: Sequence[Any]
+    order: Sequence[EstimatedDocument]
+    state: EstimateSums
+    deadline: float
 
 
 class Estimator:
@@ -69,12 +79,13 @@ class Estimator:
         embedders: Embedders,
         sources: SourceFactory,
         readers: ReaderPool,
-        vision_price: float | None,
+        images: ImageCosts,
         time_limit: float = TIME_LIMIT,
         max_read: int = MAX_READ,
     ) -> None:
-        self._db, self._embedders, self._sources, self._readers = db, embedders, sources, readers
-        self._vision_price, self._time_limit, self._max_read = vision_price, time_limit, max_read
+        self._db, self._embedders, self._images = db, embedders, images
+        self._finder = DocumentFinder(db, sources, readers)
+        self._time_limit, self._max_read = time_limit, max_read
         self._offload = CpuOffload(max_subprocesses=1)
 
     def close(self) -> None:
@@ -88,7 +99,7 @@ class Estimator:
         state = EstimateSums()
         documents: list[EstimatedDocument] = []
         for entry in entries:
-            documents += await self._documents_of(base, entry, state)
+            documents += await self._finder.find_documents(base, entry, state)
         return await self._measure(base, embedder, documents, state)
 
     async def estimate_stored(
@@ -102,9 +113,9 @@ class Estimator:
         for row in stored:
             merged = {**chunking, **row.chunking}
             if row.recipe != recipe_of(embedder, merged):
-                documents.append(
-                    EstimatedDocument("stored", row.characters, self._content_reader(row.content), merged)
-                )
+                documents.append(self._finder.stored_document(row, merged))
+            if roots is not None:  # a re-index describes the images that have no description, or all
+                state.images += row.images if base.asset_reuse == "force" else row.waiting_images
         unchanged = len(stored) - len(documents)
         if roots is not None:
             state.notes.append(
@@ -117,156 +128,6 @@ class Estimator:
             read_documents=estimate.read_documents + unchanged,
         )
 
-    # ── documents ────────────────────────────────────────────────────────────────────────────────────────
-
-    async def _documents_of(
-        self, base: Base, entry: ItemToAdd, state: EstimateSums
-    ) -> list[EstimatedDocument]:
-        item = entry.item
-        chunking = {**base.chunking, **item.chunking}
-        match item.type:
-            case "directory" if "path" in item.source:
-                rules = IgnoreRules((*base.ignore, *item.source.get("ignore", [])), base.include_hidden)
-                return await self._folder_documents(Path(item.key), rules, item.source, chunking, state)
-            case "sitemap":
-                return await self._sitemap_documents(item.source["url"], chunking, state)
-            case "url":
-                source = self._sources.url_source(item.source["url"])
-                return [EstimatedDocument("page", _PAGE_BYTES, self._source_reader(source), chunking)]
-            case _ if entry.source is not None:
-                try:
-                    size = await entry.source.probe()
-                except GristmillError:
-                    state.failed += 1
-                    return []
-                kind = PurePath(item.title).suffix.lower() if item.type == "file" else item.type
-                return [EstimatedDocument(kind, size, self._source_reader(entry.source), chunking)]
-            case _:
-                return []
-
-    async def _folder_documents(
-        self,
-        path: Path,
-        rules: IgnoreRules,
-        source: dict[str, Any],
-        chunking: dict[str, Any],
-        state: EstimateSums,
-    ) -> list[EstimatedDocument]:
-        access = disk_access(self._sources.disk, source)
-        files: list[DirectoryEntry] = []
-        waiting = [path]
-        while waiting and len(files) < _MAX_LISTED:
-            async with aclosing(list_folder(waiting.pop(), rules, path, access=access)) as batches:
-                async for batch in batches:
-                    _collect(batch, files, waiting)
-        if len(files) >= _MAX_LISTED:
-            state.notes.append(f"Only the first {_MAX_LISTED:,} files of {path.name} are counted.")
-        return [
-            EstimatedDocument(
-                entry.path.suffix.lower(),
-                entry.size or 0,
-                self._source_reader(self._sources.file_source(entry.path, access)),
-                chunking,
-            )
-            for entry in files
-        ]
-
-    async def _sitemap_documents(
-        self, url: str, chunking: dict[str, Any], state: EstimateSums
-    ) -> list[EstimatedDocument]:
-        pages: list[str] = []
-        try:
-            async for batch in list_sitemap(url, SitemapRules(private=self._sources.allow_private)):
-                pages += [page.url for page in batch]
-                if len(pages) >= _MAX_LISTED:
-                    state.notes.append(f"Only the first {_MAX_LISTED:,} pages of the sitemap are counted.")
-                    break
-        except GristmillError as error:
-            state.notes.append(f"The sitemap can't be listed: {error.message}")
-        return [
-            EstimatedDocument(
-                "page", _PAGE_BYTES, self._source_reader(self._sources.url_source(page)), chunking
-            )
-            for page in pages
-        ]
-
-    # ── read ─────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _source_reader(
-        self, source: Any
-    ) -> Callable[[EstimateSums], Coroutine[None, None, list[list[TextPart]]]]:
-        async def read(state: EstimateSums) -> list[list[TextPart]]:
-            original = await source.read()
-            try:
-                return await self._read_original(original, state, _MAX_DEPTH)
-            finally:
-                if original.temporary and original.path is not None:
-                    original.path.unlink(missing_ok=True)
-
-        return read
-
-    def _content_reader(
-        self, digest: bytes
-    ) -> Callable[[EstimateSums], Coroutine[None, None, list[list[TextPart]]]]:
-        async def read(_state: EstimateSums) -> list[list[TextPart]]:
-            parts: list[TextPart] = []
-            after = 0
-            while True:
-                async with self._db.connection() as tx:
-                    stored = await contents.content_parts(tx, digest, after)
-                if not stored:
-                    return [parts]
-                parts += [TextPart(part.text, part.page) for part in stored]
-                after = stored[-1].start + len(stored[-1].text)
-
-        return read
-
-    async def _read_original(
-        self, original: Original, state: EstimateSums, depth: int
-    ) -> list[list[TextPart]]:
-        """The texts of a document and of its attachments."""
-        inspected = await asyncio.to_thread(inspect_original, original, other_reader=READER)
-        if inspected.is_plain:
-            try:
-                return [await asyncio.to_thread(lambda: [part for part, _ in inspected.parts()])]
-            except NoText:
-                return []
-        with tempfile.TemporaryDirectory(dir=self._sources.scratch, prefix="gristmill-estimate-") as folder:
-            path = original.path or Path(folder) / "original"
-            if original.path is None:
-                await asyncio.to_thread(path.write_bytes, original.data)
-            return await self._read_with_reader(original, path, Path(folder), state, depth)
-
-    async def _read_with_reader(
-        self, original: Original, path: Path, folder: Path, state: EstimateSums, depth: int
-    ) -> list[list[TextPart]]:
-        parts: list[TextPart] = []
-        attached: list[list[TextPart]] = []
-        results = read_file(
-            self._readers,
-            path,
-            name=original.name,
-            media_type=original.media_type,
-            scratch=folder,
-            limits=LIMITS,
-        )
-        async with aclosing(results):
-            async for result in results:
-                match result:
-                    case TextPart():
-                        parts.append(result)
-                    case AttachedFile() if depth > 0:
-                        inner = Original(b"", result.name, path=result.path)
-                        try:
-                            attached += await self._read_original(inner, state, depth - 1)
-                        except GristmillError:
-                            state.failed += 1
-                    case Asset(kind="image", small=False):
-                        state.images += 1
-                    case _:
-                        pass
-        return [parts, *attached]
-
     # ── measure ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def _measure(
@@ -277,50 +138,62 @@ class Estimator:
             sets = await catalog.find_sets_by_embedder(tx, base.id, embedder.identity, _REUSE_SETS)
         if embedder.identity == base.embedder_identity:
             sets = [base.chunk_set, *sets]
-        deadline = time.monotonic() + self._time_limit
-        order = random.Random(len(documents)).sample(documents, len(documents))  # noqa: S311 - a sample, not a secret
+        order = reading_order(documents)
+        run = _Run(base, embedder, sets, order, state, time.monotonic() + self._time_limit)
         queue = iter(order)
-
-        async def work() -> None:
-            for document in queue:
-                if time.monotonic() > deadline or state.begun >= self._max_read:
-                    state.left.append(document)
-                    continue
-                state.begun += 1
-                try:
-                    texts = await document.read(state)
-                    await self._count(embedder, document, texts, sets, state)
-                    state.read += 1
-                except GristmillError:
-                    state.failed += 1
-
         async with asyncio.TaskGroup() as tasks:
             for _ in range(_AT_ONCE):
-                tasks.create_task(work())
-        return self._sum_up(embedder, documents, state)
+                tasks.create_task(self._read_documents(run, queue))
+        await _set_copies_aside(documents, state)
+        return await self._sum_up(run, documents)
 
-    async def _count(
-        self,
-        embedder: Embedder,
-        document: EstimatedDocument,
-        texts: Sequence[Sequence[TextPart]],
-        sets: Sequence[Any],
-        state: EstimateSums,
-    ) -> None:
+    async def _read_documents(self, run: _Run, queue: Iterator[EstimatedDocument]) -> None:
+        state = run.state
+        for document in queue:
+            if self._is_enough(run):
+                state.left.append(document)
+                continue
+            state.begun += 1
+            try:
+                async with asyncio.timeout_at(_loop_time(run.deadline + self._time_limit / 2)):
+                    found = await document.read()
+                    await self._count(run, document, found)
+            except TimeoutError:
+                state.left.append(document)
+            except GristmillError:
+                state.failed += 1
+
+    def _is_enough(self, run: _Run) -> bool:
+        """Whether to read no further document. Once it is, it stays so."""
+        state = run.state
+        if state.left or time.monotonic() > run.deadline or state.begun >= self._max_read:
+            return True
+        if state.begun not in _CHECKS:
+            return False
+        return sum_up(replace(state, left=list(run.order[state.begun :]))).uncertainty < PRECISION
+
+    async def _count(self, run: _Run, document: EstimatedDocument, found: DocumentTexts) -> None:
+        embedder, state = run.embedder, run.state
         limit, overlap = token_limit(embedder, document.chunking), token_overlap(embedder, document.chunking)
-        chunked = await self._offload.chunk_documents(embedder.tokenizer, limit, overlap, texts)
+        known_images = await find_known_descriptions(self._db, run.base, self._images, found.images)
+        described = [(text, 0, None) for text in (*found.descriptions, *known_images.values())]
+        chunked = await self._offload.chunk_documents(embedder.tokenizer, limit, overlap, found.texts)
         chunks = [chunk.text for document_chunks in chunked for chunk in document_chunks]
+        if described:
+            images = await asyncio.to_thread(description_chunks, described, embedder, limit)
+            chunks += [chunk.text for chunk in images]
         new = {text_hash(text): text for text in chunks}
+        is_copy = bool(new) and state.seen.issuperset(new)
         new = {digest: text for digest, text in new.items() if digest not in state.seen}
         state.seen |= new.keys()
-        async for known in self._find_known_hashes(sets, list(new)):
+        async for known in self._find_known_hashes(run.sets, list(new)):
             new.pop(known, None)
         counts = await asyncio.to_thread(token_counter(embedder.tokenizer).counts, list(new.values()))
-        measured = state.by_kind[document.kind]
-        measured.size += document.size
-        measured.chunks += len(chunks)
-        measured.texts += len(new)
-        measured.tokens += sum(counts)
+        state.failed += found.failed
+        waiting = len(found.images) - len(known_images)
+        state.measured.append(
+            MeasuredDocument(document, len(chunks), len(new), sum(counts), waiting, is_copy)
+        )
 
     async def _find_known_hashes(self, sets: Sequence[Any], hashes: list[bytes]) -> AsyncGenerator[bytes]:
         for start in range(0, len(hashes), _HASHES_PER_QUERY):
@@ -331,45 +204,82 @@ class Estimator:
             for digest in known:
                 yield digest
 
-    def _sum_up(
-        self, embedder: Embedder, documents: Sequence[EstimatedDocument], state: EstimateSums
-    ) -> CostEstimate:
-        sums = MeasuredSums()
-        for measured in state.by_kind.values():
-            add_measured(sums, measured, 1.0)
-        overall = MeasuredSums(sums.size, sums.chunks, sums.texts, sums.tokens)
-        unread: dict[str, int] = defaultdict(int)
-        for document in state.left:
-            unread[document.kind] += document.size
-        for kind, size in unread.items():
-            sample = state.by_kind[kind] if state.by_kind[kind].size else overall
-            add_measured(sums, sample, size / sample.size if sample.size else 0.0)
-        price = self._embedders.price_of(embedder)
-        cost = None if price is None else float(price_of_tokens(sums.tokens, price))
-        images = round(state.images * (len(documents) / state.read if state.read else 1))
-        if images and self._vision_price is not None:
-            cost = (cost or 0.0) + images * self._vision_price
+    async def _sum_up(self, run: _Run, documents: Sequence[EstimatedDocument]) -> CostEstimate:
+        state = run.state
+        totals = sum_up(state)
+        if totals.images:
+            totals = await self._add_images(run, totals)
+        price = self._embedders.price_of(run.embedder)
+        cost = None if price is None else float(price_of_tokens(totals.tokens, price))
+        if totals.images and self._images.price:
+            cost = (cost or 0.0) + totals.images * self._images.price
         return CostEstimate(
             documents=len(documents),
-            read_documents=state.read,
-            chunks=sums.chunks,
-            texts=sums.texts,
-            tokens=sums.tokens,
+            read_documents=len(state.measured),
+            chunks=totals.chunks,
+            texts=totals.texts,
+            tokens=totals.tokens,
             cost=None if cost is None else round(cost, 6),
-            images=images,
-            is_exact=not state.left and not state.failed and not state.images and not state.notes,
-            notes=tuple(describe_limits(documents, state)),
+            images=totals.images,
+            is_exact=not state.left
+            and not state.copies
+            and not state.failed
+            and not totals.images
+            and not state.notes,
+            uncertainty=round(totals.uncertainty, 3),
+            notes=tuple(describe_limits(documents, state, totals.images)),
+        )
+
+    async def _add_images(self, run: _Run, totals: Totals) -> Totals:
+        """With the texts of the descriptions to come."""
+        average = await average_description(self._db, run.base, run.embedder, self._images)
+        texts, tokens = round(totals.images * average.texts), totals.images * average.tokens
+        doubt = totals.uncertainty * totals.tokens + average.doubt * tokens
+        together = totals.tokens + round(tokens)
+        return replace(
+            totals,
+            chunks=totals.chunks + texts,
+            texts=totals.texts + texts,
+            tokens=together,
+            uncertainty=min(1.0, doubt / together) if together else 0.0,
         )
 
 
-def _collect(entries: Sequence[DirectoryEntry], files: list[DirectoryEntry], folders: list[Path]) -> None:
-    """Sort the entries of a listing: files, and folders that are to be listed by themselves."""
-    for entry in entries:
-        if entry.error is not None:
+async def _set_copies_aside(documents: Sequence[EstimatedDocument], state: EstimateSums) -> None:
+    """Sort out the documents that were not read and are equal to others: their texts cost nothing."""
+    by_size: dict[int, list[EstimatedDocument]] = defaultdict(list)
+    for document in documents:
+        if document.fingerprint is not None and document.size:
+            by_size[document.size].append(document)
+    left = set(map(id, state.left))
+    deadline, count = time.monotonic() + _FINGERPRINT_SECONDS, 0
+    copies: set[int] = set()
+    for group in by_size.values():
+        if len(group) < 2 or left.isdisjoint(map(id, group)):
             continue
-        if entry.kind == "directory" and entry.contents is None:
-            folders.append(entry.path)
-        elif entry.contents is not None:
-            _collect(entry.contents.entries, files, folders)
-        else:
-            files.append(entry)
+        prints: set[bytes] = set()
+        for document in sorted(
+            group, key=lambda document: id(document) in left
+        ):  # those that were read first
+            if count >= _MAX_FINGERPRINTS or time.monotonic() > deadline:
+                break
+            count += 1
+            fingerprint = await _fingerprint(document)
+            if fingerprint in prints and id(document) in left:
+                copies.add(id(document))
+            prints.add(fingerprint)
+    state.copies = [document for document in state.left if id(document) in copies]
+    state.left = [document for document in state.left if id(document) not in copies]
+
+
+async def _fingerprint(document: EstimatedDocument) -> bytes:
+    assert document.fingerprint is not None
+    try:
+        return await document.fingerprint()
+    except GristmillError:
+        return str(id(document)).encode()  # equal to no other
+
+
+def _loop_time(monotonic: float) -> float:
+    """A time of the monotonic clock as the event loop counts."""
+    return asyncio.get_running_loop().time() + monotonic - time.monotonic()

@@ -58,6 +58,11 @@ class ImageDescriber(Protocol):
         ...
 
 
+def ocr_identity(limits: ReadLimits) -> str:
+    """The identity of the OCR reader with these limits."""
+    return f"ocr/{reader_identity(limits)}"
+
+
 class OcrDescriber:
     """Recognises the text in an image, in a child process of the reader pool."""
 
@@ -67,7 +72,7 @@ class OcrDescriber:
     @property
     def identity(self) -> str:
         """The OCR reader and its limits."""
-        return f"ocr/{reader_identity(self._limits)}"
+        return ocr_identity(self._limits)
 
     @property
     def is_paid(self) -> bool:
@@ -106,6 +111,11 @@ class VisionConfig:
     timeout: timedelta = timedelta(minutes=3)
     prompt: str = _PROMPT
 
+    @property
+    def identity(self) -> str:
+        """The model and the prompt. The endpoint doesn't matter."""
+        return "vision/" + json.dumps([self.model, self.prompt], separators=(",", ":"))
+
 
 class VisionDescriber:
     """A vision model behind an OpenAI-compatible endpoint."""
@@ -116,8 +126,8 @@ class VisionDescriber:
 
     @property
     def identity(self) -> str:
-        """The model and the prompt. The endpoint doesn't matter."""
-        return "vision/" + json.dumps([self._config.model, self._config.prompt], separators=(",", ":"))
+        """The model and the prompt."""
+        return self._config.identity
 
     @property
     def is_paid(self) -> bool:

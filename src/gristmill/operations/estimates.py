@@ -15,7 +15,8 @@ from gristmill.operations.add import ItemToAdd
 @dataclass(frozen=True)
 class CostEstimate:
     """What would be embedded. `texts` are the chunks whose vectors are not known yet; `cost` is None without a price. Of
-    `documents`, `read_documents` were read for it; `is_exact` if those are all. `notes` says what the rest rests on."""
+    `documents`, `read_documents` were read for it; `is_exact` if those are all. `uncertainty` is the share by which `tokens` may be off, in 19 of 20 estimates. `notes` says what the rest
+    rests on."""
 
     documents: int
     read_documents: int
@@ -25,6 +26,7 @@ class CostEstimate:
     cost: float | None
     images: int
     is_exact: bool
+    uncertainty: float
     notes: Sequence[str] = field(default_factory=tuple[str, ...])
 
 

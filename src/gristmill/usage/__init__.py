@@ -10,6 +10,7 @@ from gristmill.usage.budgets import (
 from gristmill.usage.ledger import (
     ItemSpending,
     Spending,
+    StoredDocument,
     UsageFilter,
     UsageKind,
     UsageRow,
@@ -52,6 +53,7 @@ __all__ = [
     "QuotaExceeded",
     "Spending",
     "SpendingRequest",
+    "StoredDocument",
     "UsageFilter",
     "UsageKind",
     "UsageLimit",

@@ -154,12 +154,16 @@ def _shard() -> int:
 
 @dataclass(frozen=True)
 class StoredDocument:
-    """A document whose content is stored: its length, its own chunking, and what its live version was made by."""
+    """A document whose content is stored: its length, its own chunking, what its live version was made by, and how many images it
+    has, described or not."""
 
+    item_id: UUID
     content: bytes
     characters: int
     chunking: dict[str, Any]
     recipe: str | None
+    images: int
+    waiting_images: int
 
 
 async def list_stored_documents(tx: Tx, base_id: UUID, roots: Sequence[UUID] | None) -> list[StoredDocument]:

@@ -115,7 +115,9 @@ with recursive below as (
                                                                   else i.id = any (%(roots)s) end)
     union all
     select c.id from item c join below b on c.parent_id = b.id)
-select v.content_hash as content, c.characters, i.chunking, v.recipe
+select i.id as item_id, v.content_hash as content, c.characters, i.chunking, v.recipe,
+       (select count(*) from asset a where a.item_id = i.id and a.version = v.version) as images,
+       (select count(*) from asset a where a.item_id = i.id and a.version = v.version and a.state <> 'described') as waiting_images
   from below b join item i on i.id = b.id and i.status <> 'deleting'
   join item_version v on v.item_id = i.id and v.version = i.live_version
   join content c on c.hash = v.content_hash and c.characters is not null

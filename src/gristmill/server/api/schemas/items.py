@@ -152,7 +152,8 @@ class AddedOut(ApiModel):
 
 class EstimateOut(ApiModel):
     """What a dry run found: how many documents, chunks and new texts there would be, and what embedding them costs. `cost` is null
-    without a price. `exact` is false where something is estimated; `notes` says what, and on what it rests."""
+    without a price. `exact` is false where something is estimated: `uncertainty` is the share by which `tokens` may be off, and `notes` says what is
+    estimated and on what it rests."""
 
     dry_run: Literal[True] = True
     documents: int
@@ -163,6 +164,7 @@ class EstimateOut(ApiModel):
     cost: float | None
     images: int
     exact: bool
+    uncertainty: float
     notes: list[str]
     failed: list[RefusedOut]
 

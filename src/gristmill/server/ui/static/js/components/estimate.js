@@ -5,7 +5,7 @@ import { formatNumber, t } from "../i18n.js";
 
 /**
  * @typedef {{documents: number, texts: number, tokens: number, cost: number | null, exact: boolean,
- *   notes: string[]}} Estimate
+ *   uncertainty: number, notes: string[]}} Estimate
  */
 
 /** @param {Estimate} estimate */
@@ -21,5 +21,7 @@ export function describeEstimate(estimate) {
   const cost = estimate.cost === null
     ? t("No price is known for this model.")
     : t("Cost: {cost}.", { cost: formatNumber(estimate.cost) });
-  return `${amount} ${cost}`;
+  const percent = Math.round(estimate.uncertainty * 100);
+  const range = percent ? ` ${t("It may be {percent} % more or less.", { percent })}` : "";
+  return `${amount} ${cost}${range}`;
 }

@@ -18,6 +18,7 @@ export const messages = {
     "文档：{documents}；估计需向量化的文本：{texts}；词元：{tokens}。",
   "No price is known for this model.": "该模型没有设置价格。",
   "Cost: {cost}.": "费用：{cost}。",
+  "It may be {percent} % more or less.": "可能有 {percent}% 的出入。",
   "Reindex {n} items?": "重建 {n} 项的索引？",
   Rename: "重命名",
   Title: "标题",
