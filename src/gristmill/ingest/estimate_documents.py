@@ -211,8 +211,11 @@ class DocumentFinder:
 
 
 def _hash_file(source: FileSource) -> bytes:
+    digest = hashlib.sha256()
     with source.open() as file:
-        return hashlib.file_digest(file, "sha256").digest()
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.digest()
 
 
 def _collect(entries: Sequence[DirectoryEntry], files: list[DirectoryEntry], folders: list[Path]) -> None:
