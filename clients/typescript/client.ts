@@ -74,7 +74,10 @@ export class Client {
   }
 
   /** Upload files to a base; the response of `POST /api/knowledge-bases/{base_id}/files`. */
-  async upload(baseId: string, files: File[]): Promise<Result<"post", "/api/knowledge-bases/{base_id}/files">> {
+  async upload(
+    baseId: string,
+    files: File[],
+  ): Promise<Exclude<Result<"post", "/api/knowledge-bases/{base_id}/files">, { readDocuments: number }>> {
     const form = new FormData();
     for (const file of files) form.append("files", file, file.name);
     const address = this.#address("/api/knowledge-bases/{base_id}/files", { base_id: baseId });

@@ -75,8 +75,15 @@ async def test_files_are_uploaded_to_a_server_elsewhere(
         paths = [str(tmp_path), str(tmp_path / "gone.md"), str(tmp_path / "wheat.md"), "htp://oops"]
         return run("add", "grain", *paths, "--note", "Rye.", "--url", url, "--key", key, "--json")
 
+    def estimate(url: str, key: str) -> CommandOutcome:
+        words = ["add", "grain", str(tmp_path / "wheat.md"), "--note", "Barley.", "--dry-run"]
+        return run(*words, "--url", url, "--key", key, "--json")
+
     async with server_with_key(mill, "editor") as (url, key):
+        assert (await asyncio.to_thread(estimate, url, key)).code == "base_not_found"
         outcome = await asyncio.to_thread(add, url, key)
+        estimated = json.loads((await asyncio.to_thread(estimate, url, key)).stdout)
+    assert (estimated["documents"], estimated["exact"], estimated["failed"]) == (2, True, [])
     response = json.loads(outcome.stdout)
     assert sorted(item["title"] for item in response["created"]) == ["Rye.", "wheat.md"]
     failed = {entry["index"]: entry["error"]["code"] for entry in response["failed"]}

@@ -14,9 +14,11 @@ pytestmark = pytest.mark.slow
 
 def test_a_dry_run_a_budget_and_the_usage(run: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "rye.md").write_text("Rye is ground into flour.\n\n" + "Stones turn slowly. " * 300)
-    assert run("base", "create", "handbook").code == 0
+    new = json.loads(run("add", "handbook", str(tmp_path), "--dry-run", "--json").stdout)
+    assert run("base", "create", "handbook").code == 0, "the dry run has not created it"
     dry = json.loads(run("add", "handbook", str(tmp_path), "--dry-run", "--json").stdout)
     assert (dry["documents"], dry["exact"], dry["cost"]) == (1, True, None)
+    assert new == dry
     assert "To embed:" in run("add", "handbook", str(tmp_path), "--dry-run").stdout
     assert json.loads(run("item", "list", "handbook", "--json").stdout) == []
     assert run("add", "handbook", str(tmp_path), "--wait").code == 0

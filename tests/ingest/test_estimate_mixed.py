@@ -115,6 +115,12 @@ async def test_mixed_documents_cost_what_the_dry_run_told(
     sampled = await estimate_from_sample(mill, BaseId(UUID(base)), folder)
     estimate = (await http.post(f"{url}/items", json={**items, "dryRun": True})).json()
     assert (estimate["documents"], estimate["readDocuments"], estimate["failed"]) == (77, 77, [])
+    uploads = [("files", (path.name, path.read_bytes())) for path in sorted(folder.glob("1*.*"))]
+    sent = await http.post(f"{url}/files", files=uploads, data={"dryRun": "true"})
+    assert (sent.status_code, sent.json()["documents"], sent.json()["readDocuments"]) == (200, 25, 25)
+    assert (await http.get(f"{url}/items")).json()["items"] == []
+    async with mill.db.connection() as tx:
+        assert (await tx.execute("select from blob")).rowcount == 0, "nothing is stored"
     assert embedder.requests == []
     (await http.post(f"{url}/items", json=items)).raise_for_status()
 

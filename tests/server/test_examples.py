@@ -40,6 +40,7 @@ WITHOUT = {
     "Page_SavedSearchOut_",
     "Page_UserOut_",
     "Page_WebhookOut_",
+    "NewBaseItems",
     "StorageOut",
     "TaggedOut",
     "TaggedSelection",

@@ -121,7 +121,9 @@ def test_nothing_is_deleted_or_reindexed_as_a_whole_without_a_confirmation(
     expect(page.get_by_text("2 selected")).to_be_visible()
     page.get_by_role("button", name="Clear selection").click()
     page.get_by_role("button", name="Reindex all").click()
-    expect(page.get_by_role("dialog", name="Reindex everything in Confirmed?")).to_contain_text("3 items")
+    reindex_dialog = page.get_by_role("dialog", name="Reindex everything in Confirmed?")
+    expect(reindex_dialog).to_contain_text("3 items")
+    expect(reindex_dialog.get_by_role("status")).to_contain_text("Documents: 3; texts to embed")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     items = api.http.get(f"/api/knowledge-bases/{base}/items").json()["items"]
@@ -129,6 +131,15 @@ def test_nothing_is_deleted_or_reindexed_as_a_whole_without_a_confirmation(
     page.get_by_role("button", name="Reindex all").click()
     page.get_by_role("dialog").get_by_role("button", name="Reindex all").click()
     expect(page.get_by_text("Reindexing 3 items")).to_be_visible()
+    page.goto(f"{ui_url}/b/{base}?add=file")
+    add_dialog = page.get_by_role("dialog", name="Add content")
+    add_dialog.get_by_label("Show what they would cost first").check()
+    file = {"name": "oats.txt", "mimeType": "text/plain", "buffer": b"Oats are rolled."}
+    add_dialog.get_by_label("Choose files").set_input_files([file])
+    expect(add_dialog.get_by_text("Documents: 1; texts to embed: 1")).to_be_visible()
+    assert len(api.http.get(f"/api/knowledge-bases/{base}/items").json()["items"]) == 3
+    add_dialog.get_by_role("button", name="Add 1 file").click()
+    expect(page.get_by_role("row", name=re.compile("oats.txt"))).to_be_visible()
 
 
 def test_reindexing_active_items_offers_a_choice(

@@ -37,7 +37,7 @@ select s.id from chunk_set s where s.base_id = %(base)s and s.embedder_identity 
  union
 (select b.chunk_set from base b
   where b.embedder_identity = %(identity)s and b.status <> 'deleting'
-    and b.org_id = (select m.org_id from base m where m.id = %(base)s)
+    and b.org_id = coalesce(%(org)s::uuid, (select m.org_id from base m where m.id = %(base)s))
   order by b.id desc limit %(limit)s);
 
 -- name: has_hidden_items

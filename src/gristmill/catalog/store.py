@@ -78,11 +78,12 @@ async def find_failed_bases(tx: Tx, code: str) -> list[Base]:
 
 
 async def find_sets_by_embedder(
-    tx: Tx, base_id: BaseId, embedder_identity: str, limit: int
+    tx: Tx, base_id: BaseId, embedder_identity: str, limit: int, org: OrgId | None = None
 ) -> list[ChunkSetId]:
-    """Sets of chunks whose vectors come from one embedder: all of a base, and live ones of its organisation."""
+    """Sets of chunks whose vectors come from one embedder: all of a base, and live ones of its organisation. `org` is for a base
+    that does not exist yet."""
     return await queries.values(
-        tx, "find_sets_by_embedder", base=base_id, identity=embedder_identity, limit=limit
+        tx, "find_sets_by_embedder", base=base_id, identity=embedder_identity, limit=limit, org=org
     )
 
 

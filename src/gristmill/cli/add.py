@@ -79,17 +79,63 @@ async def add(
 async def estimate(
     session: ClientSession, out: Console, base: str, items: list[dict[str, Any]]
 ) -> CommandResult:
-    """Show what adding items would embed, without adding them."""
+    """Show what adding items would embed, without adding them. The base may not exist yet."""
+    try:
+        base_id = await base_id_by_name(session, base, create=False)
+    except Refused as refusal:
+        if refusal.code != "base_not_found":
+            raise
+        base_id = None
     if not session.has_our_files and any(item["type"] in ("file", "directory") for item in items):
-        raise Refused(
-            "A server elsewhere can't read the files of this machine before they are uploaded. Run this on the server.",
-            code="folder_elsewhere",
-        )
-    base_id = await base_id_by_name(session, base, create=False)
-    body = {"items": items, "dryRun": True}
-    response = await session.call("POST", f"/knowledge-bases/{base_id}/items", json=body)
+        response = await _estimate_elsewhere(session, base_id, items)
+    elif base_id is None:
+        response = await session.call("POST", "/estimates", json={"items": items})
+    else:
+        body = {"items": items, "dryRun": True}
+        response = await session.call("POST", f"/knowledge-bases/{base_id}/items", json=body)
     print_estimate(out, response)
     return CommandResult(response, not response["failed"])
+
+
+async def _estimate_elsewhere(
+    session: ClientSession, base_id: str | None, items: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The estimate of a server that doesn't have the files of this machine: they are sent to it, and not stored."""
+    if base_id is None:
+        raise Refused(
+            "The server estimates files of this machine for a base that exists. Create the base first with `gristmill base create`.",
+            code="base_not_found",
+        )
+    if any(item["type"] == "directory" for item in items):
+        raise Refused(
+            "A server elsewhere can't read folders of this machine. Pass the files that are in it.",
+            code="folder_elsewhere",
+        )
+    paths = [Path(item["path"]) for item in items if item["type"] == "file"]
+    estimates = [await session.client.estimate_upload(base_id, paths)]
+    if others := [item for item in items if item["type"] != "file"]:
+        body = {"items": others, "dryRun": True}
+        estimates.append(await session.call("POST", f"/knowledge-bases/{base_id}/items", json=body))
+    return add_estimates(estimates)
+
+
+def add_estimates(estimates: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The sum of several estimates."""
+    total: dict[str, Any] = {
+        field: sum(estimate[field] for estimate in estimates)
+        for field in ("documents", "readDocuments", "chunks", "texts", "tokens", "images")
+    }
+    costs = [estimate["cost"] for estimate in estimates if estimate["cost"] is not None]
+    doubt = sum(estimate["uncertainty"] * estimate["tokens"] for estimate in estimates)
+    return {
+        "dryRun": True,
+        **total,
+        "cost": sum(costs) if costs else None,
+        "exact": all(estimate["exact"] for estimate in estimates),
+        "uncertainty": doubt / total["tokens"] if total["tokens"] else 0.0,
+        "notes": list(dict.fromkeys(note for estimate in estimates for note in estimate["notes"])),
+        "failed": [entry for estimate in estimates for entry in estimate["failed"]],
+    }
 
 
 def print_estimate(out: Console, response: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
@@ -80,6 +80,20 @@ class AsyncClient(HttpClient):
             result["failed"] += added["failed"]
             result["correlationId"] = added["correlationId"]
         return result
+
+    async def estimate_upload(self, base_id: str, paths: Sequence[str | Path]) -> Json:
+        """What uploading files of this machine would embed and cost. They are sent for it, and not stored."""
+        with ExitStack() as stack:
+            files = [
+                (
+                    "files",
+                    (Path(path).name, stack.enter_context(await asyncio.to_thread(Path(path).open, "rb"))),
+                )
+                for path in paths
+            ]
+            return await self.call(
+                "POST", f"/knowledge-bases/{base_id}/files", files=files, data={"dryRun": "true"}
+            )
 
     async def items(self, base_id: str, **filters: Any) -> list[Item]:
         """List items of a base: the roots, or those that match `filters`, the query parameters of the API."""

@@ -85,6 +85,10 @@ class Client:
         """Upload files of this machine."""
         return self.run(lambda mill: mill.upload(base_id, paths, **options))
 
+    def estimate_upload(self, base_id: str, paths: Sequence[str | Path]) -> Json:
+        """What uploading files of this machine would embed and cost; they are not stored."""
+        return self.run(lambda mill: mill.estimate_upload(base_id, paths))
+
     def wait(self, base_id: str, item_ids: Sequence[str], **options: Any) -> dict[str, Item]:
         """Wait until items are completed or failed, and return them."""
         return self.run(lambda mill: mill.wait(base_id, item_ids, **options))

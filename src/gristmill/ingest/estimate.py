@@ -59,7 +59,7 @@ _HASHES_PER_QUERY = 500
 
 
 @dataclass(frozen=True)
-class _Run:
+class _EstimateRun:
     """An estimate in progress."""
 
     base: Base
@@ -113,7 +113,7 @@ class Estimator:
         for row in stored:
             merged = {**chunking, **row.chunking}
             if row.recipe != recipe_of(embedder, merged):
-                documents.append(self._finder.stored_document(row, merged))
+                documents.append(self._finder.content_document(row, merged))
             if roots is not None:  # a re-index describes the images that have no description, or all
                 state.images += row.images if base.asset_reuse == "force" else row.waiting_images
         unchanged = len(stored) - len(documents)
@@ -135,19 +135,21 @@ class Estimator:
     ) -> CostEstimate:
         await embedder.load()
         async with self._db.connection() as tx:
-            sets = await catalog.find_sets_by_embedder(tx, base.id, embedder.identity, _REUSE_SETS)
+            sets = await catalog.find_sets_by_embedder(
+                tx, base.id, embedder.identity, _REUSE_SETS, base.org_id
+            )
         if embedder.identity == base.embedder_identity:
             sets = [base.chunk_set, *sets]
         order = reading_order(documents)
-        run = _Run(base, embedder, sets, order, state, time.monotonic() + self._time_limit)
+        run = _EstimateRun(base, embedder, sets, order, state, time.monotonic() + self._time_limit)
         queue = iter(order)
         async with asyncio.TaskGroup() as tasks:
             for _ in range(_AT_ONCE):
                 tasks.create_task(self._read_documents(run, queue))
-        await _set_copies_aside(documents, state)
+        await _separate_copies(documents, state)
         return await self._sum_up(run, documents)
 
-    async def _read_documents(self, run: _Run, queue: Iterator[EstimatedDocument]) -> None:
+    async def _read_documents(self, run: _EstimateRun, queue: Iterator[EstimatedDocument]) -> None:
         state = run.state
         for document in queue:
             if self._is_enough(run):
@@ -156,14 +158,14 @@ class Estimator:
             state.begun += 1
             try:
                 async with asyncio.timeout_at(_loop_time(run.deadline + self._time_limit / 2)):
-                    found = await document.read()
-                    await self._count(run, document, found)
+                    content = await document.read()
+                    await self._count(run, document, content)
             except TimeoutError:
                 state.left.append(document)
             except GristmillError:
                 state.failed += 1
 
-    def _is_enough(self, run: _Run) -> bool:
+    def _is_enough(self, run: _EstimateRun) -> bool:
         """Whether to read no further document. Once it is, it stays so."""
         state = run.state
         if state.left or time.monotonic() > run.deadline or state.begun >= self._max_read:
@@ -172,12 +174,12 @@ class Estimator:
             return False
         return sum_up(replace(state, left=list(run.order[state.begun :]))).uncertainty < PRECISION
 
-    async def _count(self, run: _Run, document: EstimatedDocument, found: DocumentTexts) -> None:
+    async def _count(self, run: _EstimateRun, document: EstimatedDocument, content: DocumentTexts) -> None:
         embedder, state = run.embedder, run.state
         limit, overlap = token_limit(embedder, document.chunking), token_overlap(embedder, document.chunking)
-        known_images = await find_known_descriptions(self._db, run.base, self._images, found.images)
-        described = [(text, 0, None) for text in (*found.descriptions, *known_images.values())]
-        chunked = await self._offload.chunk_documents(embedder.tokenizer, limit, overlap, found.texts)
+        known_images = await find_known_descriptions(self._db, run.base, self._images, content.images)
+        described = [(text, 0, None) for text in (*content.descriptions, *known_images.values())]
+        chunked = await self._offload.chunk_documents(embedder.tokenizer, limit, overlap, content.texts)
         chunks = [chunk.text for document_chunks in chunked for chunk in document_chunks]
         if described:
             images = await asyncio.to_thread(description_chunks, described, embedder, limit)
@@ -189,8 +191,8 @@ class Estimator:
         async for known in self._find_known_hashes(run.sets, list(new)):
             new.pop(known, None)
         counts = await asyncio.to_thread(token_counter(embedder.tokenizer).counts, list(new.values()))
-        state.failed += found.failed
-        waiting = len(found.images) - len(known_images)
+        state.failed += content.failed
+        waiting = len(content.images) - len(known_images)
         state.measured.append(
             MeasuredDocument(document, len(chunks), len(new), sum(counts), waiting, is_copy)
         )
@@ -204,7 +206,7 @@ class Estimator:
             for digest in known:
                 yield digest
 
-    async def _sum_up(self, run: _Run, documents: Sequence[EstimatedDocument]) -> CostEstimate:
+    async def _sum_up(self, run: _EstimateRun, documents: Sequence[EstimatedDocument]) -> CostEstimate:
         state = run.state
         totals = sum_up(state)
         if totals.images:
@@ -230,7 +232,7 @@ class Estimator:
             notes=tuple(describe_limits(documents, state, totals.images)),
         )
 
-    async def _add_images(self, run: _Run, totals: Totals) -> Totals:
+    async def _add_images(self, run: _EstimateRun, totals: Totals) -> Totals:
         """With the texts of the descriptions to come."""
         average = await average_description(self._db, run.base, run.embedder, self._images)
         texts, tokens = round(totals.images * average.texts), totals.images * average.tokens
@@ -245,7 +247,7 @@ class Estimator:
         )
 
 
-async def _set_copies_aside(documents: Sequence[EstimatedDocument], state: EstimateSums) -> None:
+async def _separate_copies(documents: Sequence[EstimatedDocument], state: EstimateSums) -> None:
     """Sort out the documents that were not read and are equal to others: their texts cost nothing."""
     by_size: dict[int, list[EstimatedDocument]] = defaultdict(list)
     for document in documents:

@@ -66,7 +66,7 @@ class DocumentFinder:
             case _:
                 return []
 
-    def file_document(
+    def disk_document(
         self, source: FileSource, name: str, size: int, chunking: dict[str, Any]
     ) -> EstimatedDocument:
         """A file on this machine's disk."""
@@ -77,7 +77,7 @@ class DocumentFinder:
         suffix = PurePath(name).suffix.lower()
         return EstimatedDocument(suffix, size, self._source_reader(source), chunking, fingerprint)
 
-    def stored_document(self, row: StoredDocument, chunking: dict[str, Any]) -> EstimatedDocument:
+    def content_document(self, row: StoredDocument, chunking: dict[str, Any]) -> EstimatedDocument:
         """A document whose content is stored."""
 
         async def fingerprint() -> bytes:
@@ -103,7 +103,7 @@ class DocumentFinder:
         if len(files) >= _MAX_LISTED:
             state.notes.append(f"Only the first {_MAX_LISTED:,} files of {path.name} are counted.")
         return [
-            self.file_document(
+            self.disk_document(
                 self._sources.file_source(entry.path, access), entry.path.name, entry.size or 0, chunking
             )
             for entry in files
@@ -133,13 +133,13 @@ class DocumentFinder:
     def _source_reader(self, source: Any) -> Read:
         async def read() -> DocumentTexts:
             original = await source.read()
-            found = DocumentTexts()
+            content = DocumentTexts()
             try:
-                await self._read_original(original, found, _MAX_DEPTH)
+                await self._read_original(original, content, _MAX_DEPTH)
             finally:
                 if original.temporary and original.path is not None:
                     original.path.unlink(missing_ok=True)
-            return found
+            return content
 
         return read
 
@@ -163,25 +163,25 @@ class DocumentFinder:
 
         return read
 
-    async def _read_original(self, original: Original, found: DocumentTexts, depth: int) -> None:
+    async def _read_original(self, original: Original, content: DocumentTexts, depth: int) -> None:
         """Add the texts and images of a document and of its attachments."""
         inspected = await asyncio.to_thread(inspect_original, original, other_reader=READER)
         if inspected.is_plain:
             with suppress(NoText):
-                found.texts.append(await asyncio.to_thread(lambda: [part for part, _ in inspected.parts()]))
+                content.texts.append(await asyncio.to_thread(lambda: [part for part, _ in inspected.parts()]))
             return
         with tempfile.TemporaryDirectory(dir=self._sources.scratch, prefix="gristmill-estimate-") as folder:
             path = original.path or Path(folder) / "original"
             if original.path is None:
                 await asyncio.to_thread(path.write_bytes, original.data)
-            await self._read_with_reader(original, path, Path(folder), found, depth)
+            await self._read_with_reader(original, path, Path(folder), content, depth)
 
     async def _read_with_reader(
-        self, original: Original, path: Path, folder: Path, found: DocumentTexts, depth: int
+        self, original: Original, path: Path, folder: Path, content: DocumentTexts, depth: int
     ) -> None:
         parts: list[TextPart] = []
         images: list[str] = []
-        found.texts.append(parts)
+        content.texts.append(parts)
         results = read_file(
             self._readers,
             path,
@@ -198,16 +198,16 @@ class DocumentFinder:
                     case AttachedFile() if depth > 0:
                         inner = Original(b"", result.name, path=result.path)
                         try:
-                            await self._read_original(inner, found, depth - 1)
+                            await self._read_original(inner, content, depth - 1)
                         except GristmillError:
-                            found.failed += 1
+                            content.failed += 1
                     case Asset(kind="image", small=False):
                         images.append(result.hash)
                     case ReadReport():
                         images = [digest for digest in images if digest not in result.ocr_hashes]
                     case _:
                         pass
-        found.images += images[:_MAX_IMAGES]
+        content.images += images[:_MAX_IMAGES]
 
 
 def _hash_file(source: FileSource) -> bytes:

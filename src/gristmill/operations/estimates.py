@@ -5,10 +5,13 @@ The routes ask for them; `ingest/estimate.py` makes them, because that takes the
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Protocol
+from uuid import uuid4
 
-from gristmill.catalog import Base, ItemId
+from gristmill.catalog import Base, BaseId, BaseStatus, ChunkSetId, ItemId
 from gristmill.embedding import Embedder
+from gristmill.identity import OrgId
 from gristmill.operations.add import ItemToAdd
 
 
@@ -28,6 +31,32 @@ class CostEstimate:
     is_exact: bool
     uncertainty: float
     notes: Sequence[str] = field(default_factory=tuple[str, ...])
+
+
+def base_to_create(embedder: Embedder, chunking: dict[str, Any], org: OrgId) -> Base:
+    """A base that does not exist yet, for an estimate of what filling it costs."""
+    now, new_id = datetime.now(UTC), uuid4()
+    return Base(
+        BaseId(new_id),
+        "",
+        BaseStatus.READY,
+        None,
+        None,
+        embedder.name,
+        embedder.identity,
+        embedder.dimensions,
+        chunking,
+        file_processor=None,
+        on_restart="resume",
+        acl=[],
+        created_at=now,
+        updated_at=now,
+        ingested=False,
+        busy_since=None,
+        settings={},
+        org_id=org,
+        chunk_set=ChunkSetId(new_id),
+    )
 
 
 class CostEstimator(Protocol):

@@ -97,6 +97,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("DELETE", "/api/groups/{group_id}/members/{member_id}"): _ADMIN,
     ("GET", "/api/knowledge-bases"): _ACL_FILTERED,
     ("POST", "/api/knowledge-bases"): _EDITOR,
+    ("POST", "/api/estimates"): _EDITOR,
     ("GET", "/api/knowledge-bases/{base_id}"): _ACL_FILTERED,
     ("PATCH", "/api/knowledge-bases/{base_id}"): _BASE_OWNER,
     ("DELETE", "/api/knowledge-bases/{base_id}"): _BASE_OWNER,

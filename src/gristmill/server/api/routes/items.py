@@ -2,19 +2,17 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import Query, Response
 
-from gristmill import catalog, contents, search, validation
+from gristmill import catalog, contents, search
 from gristmill.catalog import BaseId, ItemFilter, ItemId, ItemStatus, SortKey, TreeOrder, Viewer
 from gristmill.db import Tx
-from gristmill.errors import FieldError, Forbidden, GristmillError, Invalid, PathNotAllowed
+from gristmill.errors import Forbidden, Invalid
 from gristmill.identity import OrgId
 from gristmill.operations import add, delete, describe, freshness, guards, reindex
-from gristmill.operations.source_factory import SourceFactory
 from gristmill.server.api.context import (
     ApiContext,
     CurrentCaller,
@@ -23,8 +21,10 @@ from gristmill.server.api.context import (
     PathBase,
     PathItem,
 )
+from gristmill.server.api.entries import entries_of
 from gristmill.server.api.etags import IfMatch, check_if_match, set_etag
 from gristmill.server.api.router import ApiRouter
+from gristmill.server.api.routes.estimates import estimate_add
 from gristmill.server.api.schemas.common import Limit, Page, page_of
 from gristmill.server.api.schemas.items import (
     AcceptedOut,
@@ -37,16 +37,11 @@ from gristmill.server.api.schemas.items import (
     ReindexOut,
 )
 from gristmill.server.api.schemas.new_items import (
-    AnyItem,
-    MalformedItem,
-    NewDirectory,
-    NewFile,
     NewItems,
     ReindexSelection,
     Selection,
 )
 from gristmill.server.api.selections import id_batches
-from gristmill.sources.disk import DiskAccess
 from gristmill.work import OnActive
 
 router = ApiRouter("/api", tag="items")
@@ -169,10 +164,10 @@ async def add_items(
     added are in `failed`; a request in which every entry is invalid is refused as a whole. With `dryRun`, nothing is added,
     and the response says what would be embedded and what it costs."""
     access = context.disk_access(caller)
-    entries = await asyncio.to_thread(_entries_of, body.items, context.sources, access)
+    entries = await asyncio.to_thread(entries_of, body.items, context.sources, access)
     if body.dry_run:
         response.status_code = 200
-        return await _estimate_add(context, base_id, entries)
+        return await estimate_add(context, base_id, entries)
     added = await add.add(
         context.db,
         base_id,
@@ -182,58 +177,6 @@ async def add_items(
         on_conflict=body.on_conflict,
     )
     return AddedOut.of(added)
-
-
-async def _estimate_add(
-    context: ApiContext, base_id: BaseId, entries: Sequence[add.ItemToAdd | add.InvalidEntry]
-) -> EstimateOut:
-    async with context.db.connection() as tx:
-        base = await guards.require_base(tx, base_id)
-        embedder = await context.embedders.find(tx, base.embedder, base.org_id)
-    valid = [entry for entry in entries if isinstance(entry, add.ItemToAdd)]
-    estimate = await context.estimator.estimate_add(base, embedder, valid)
-    rejected = [
-        add.RejectedItem(index, entry.path, entry.error)
-        for index, entry in enumerate(entries)
-        if isinstance(entry, add.InvalidEntry)
-    ]
-    return EstimateOut.of(estimate, rejected)
-
-
-def _entries_of(
-    items: Sequence[AnyItem | MalformedItem], sources: SourceFactory, access: DiskAccess
-) -> list[add.ItemToAdd | add.InvalidEntry]:
-    """The items as entries to add. Blocks, because paths are looked up on the disk."""
-    entries: list[add.ItemToAdd | add.InvalidEntry] = []
-    for item in items:
-        if isinstance(item, MalformedItem):
-            entries.append(add.InvalidEntry(item.path, item.to_error()))
-            continue
-        try:
-            entry = item.to_entry(sources, access)
-            if isinstance(item, NewFile | NewDirectory):
-                access.check(Path(entry.item.key))
-            entries.append(entry)
-        except (Invalid, PathNotAllowed) as error:
-            entries.append(add.InvalidEntry(item.name, error))
-    if entries and not any(isinstance(entry, add.ItemToAdd) for entry in entries):
-        _refuse_all([entry.error for entry in entries if isinstance(entry, add.InvalidEntry)])
-    return entries
-
-
-def _refuse_all(errors: Sequence[GristmillError]) -> NoReturn:
-    """Refuse a request without a single valid entry, with the fields of each."""
-    first = errors[0]
-    if not isinstance(first, Invalid) or not first.fields:
-        raise first
-    fields = [
-        FieldError(f"items[{index}].{field.field}" if field.field else f"items[{index}]", field.message)
-        for index, error in enumerate(errors)
-        if isinstance(error, Invalid)
-        for field in error.fields
-    ]
-    code = first.code if all(error.code == first.code for error in errors) else Invalid.code
-    raise Invalid(validation.sentences(fields), code=code, fields=fields)
 
 
 @router.get("/knowledge-bases/{base_id}/items")

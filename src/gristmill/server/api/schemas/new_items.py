@@ -24,6 +24,7 @@ from gristmill.catalog import ItemId, ItemStatus, NewItem, TreeFilter, access
 from gristmill.errors import FieldError, Invalid, Permanent
 from gristmill.operations import add
 from gristmill.operations.source_factory import ADDED_LOCALLY, FolderSource, SourceFactory
+from gristmill.server.api.schemas.bases import Chunking
 from gristmill.server.api.schemas.common import (
     Acl,
     JsonObject,
@@ -238,6 +239,17 @@ class NewItems(RequestModel):
     parent_id: UUID | None = None
     on_conflict: add.OnConflict = "rename"
     dry_run: bool = False
+
+
+class NewBaseItems(RequestModel):
+    """Items that a base to be created would have, for an estimate; without `embedder`, with the default one."""
+
+    items: Annotated[
+        list[Annotated[AnyItem, WrapValidator(_validate_alone)]],
+        Field(max_length=10_000, json_schema_extra=_with_any_entry),
+    ]
+    embedder: str | None = None
+    chunking: Chunking = Chunking()
 
 
 class SelectionFilter(RequestModel):

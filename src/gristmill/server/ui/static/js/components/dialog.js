@@ -1,7 +1,7 @@
 // @ts-check
 /** Dialogs on the browser's own `<dialog>`: focus stays inside, Escape closes, and focus returns to where it was. */
 
-import { effect, html } from "../core.js";
+import { effect, html, signal } from "../core.js";
 import { t } from "../i18n.js";
 import { button, iconButton } from "./button.js";
 
@@ -39,9 +39,14 @@ export function dialog(title, body, options = {}) {
 }
 
 /**
+ * @typedef {{title: string, text: string, action: string, type?: string, kind?: "danger" | "primary",
+ *   estimate?: () => Promise<string>}} ConfirmOptions `type`: a word that the user has to type; `estimate`: what it
+ *   will cost, in words, shown when it is known
+ */
+
+/**
  * Asks for confirmation of something that can't be undone. Enter cancels, unless the user moves to the button.
- * @param {{title: string, text: string, action: string, type?: string, kind?: "danger" | "primary"}} options
- *   `type`: a word that the user has to type
+ * @param {ConfirmOptions} options
  * @returns {Promise<boolean>}
  */
 export function confirm(options) {
@@ -55,10 +60,7 @@ export function confirm(options) {
   });
 }
 
-/**
- * @param {{text: string, action: string, type?: string, kind?: "danger" | "primary"}} options @param {() => void} close
- * @param {() => void} onconfirm
- */
+/** @param {ConfirmOptions} options @param {() => void} close @param {() => void} onconfirm */
 function confirmForm(options, close, onconfirm) {
   const confirmButton = button(options.action, () => form.requestSubmit(), { kind: options.kind ?? "danger" });
   const cancelButton = button(t("Cancel"), close, { kind: "quiet" });
@@ -82,10 +84,21 @@ function confirmForm(options, close, onconfirm) {
     <form method="dialog" @submit=${submit}>
       <div class="dialog-body">
         <p>${options.text}</p>
+        ${options.estimate ? estimateLine(options.estimate) : null}
         ${options.type ? wordField() : null}
       </div>
       <footer>${cancelButton}${confirmButton}</footer>
     </form>
   `);
   return form;
+}
+
+/** @param {() => Promise<string>} estimate */
+function estimateLine(estimate) {
+  const text = signal(t("Estimating …"));
+  estimate().then(
+    (described) => text.value = described,
+    (error) => text.value = /** @type {Error} */ (error).message,
+  );
+  return html`<p class="small-text" role="status">${() => text.value}</p>`;
 }

@@ -13,6 +13,7 @@ export const messages = {
   "{n} characters": { one: "{n} character", other: "{n} characters" },
   "{n} results in {ms} ms": { one: "{n} result in {ms} ms", other: "{n} results in {ms} ms" },
   "{n} unfinished items": { one: "{n} unfinished item", other: "{n} unfinished items" },
+  "Add {n} files": { one: "Add {n} file", other: "Add {n} files" },
   "Added {n} files": { one: "Added {n} file", other: "Added {n} files" },
   "Added {n} items": { one: "Added {n} item", other: "Added {n} items" },
   "Delete {n} items?": { one: "Delete {n} item?", other: "Delete {n} items?" },

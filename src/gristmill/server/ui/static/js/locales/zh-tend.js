@@ -18,6 +18,8 @@ export const messages = {
     "文档：{documents}；估计需向量化的文本：{texts}；词元：{tokens}。",
   "No price is known for this model.": "该模型没有设置价格。",
   "Cost: {cost}.": "费用：{cost}。",
+  "Show what they would cost first": "先显示费用",
+  "Add {n} files": "添加 {n} 个文件",
   "It may be {percent} % more or less.": "可能有 {percent}% 的出入。",
   "Reindex {n} items?": "重建 {n} 项的索引？",
   Rename: "重命名",

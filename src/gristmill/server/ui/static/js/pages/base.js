@@ -16,7 +16,7 @@ import { segments } from "../components/tabs.js";
 import { go, setQuery } from "../router.js";
 import { allows, mayEdit } from "../session.js";
 import { TreeView } from "../tree/view.js";
-import { reindex } from "./base/actions.js";
+import { estimateReindex, reindex } from "./base/actions.js";
 import { createTree, followChanges, isPhone } from "./base/live-tree.js";
 import { searchPane } from "./base/search.js";
 import { createSelection } from "./base/selection.js";
@@ -187,6 +187,7 @@ async function reindexAll(base, tree) {
     }),
     action: t("Reindex all"),
     kind: "primary",
+    estimate: () => estimateReindex(id, { filter: {} }),
   });
   if (!isConfirmed) return;
   await reindex(id, { filter: {} }, tree);

@@ -9,6 +9,7 @@ import { html } from "../../core.js";
 import { errorMessage, t } from "../../i18n.js";
 import { button } from "../../components/button.js";
 import { confirm, dialog } from "../../components/dialog.js";
+import { describeEstimate } from "../../components/estimate.js";
 import { showError, toast } from "../../components/toast.js";
 import { holdDeletion } from "./held-deletion.js";
 
@@ -70,13 +71,18 @@ function confirmRemoval(items, n) {
 
 const CONFIRMED = 10; // so many items are reindexed without a question
 
-/** @param {number} n @returns {Promise<boolean>} */
-export function confirmReindex(n) {
+/** @param {string} base @param {Chosen} chosen What reindexing these items will embed and cost, in words. */
+export const estimateReindex = async (base, chosen) =>
+  describeEstimate(await api.post(`/knowledge-bases/${base}/items/reindex`, { ...chosen, dryRun: true }));
+
+/** @param {string} base @param {Chosen} chosen @param {number} n @returns {Promise<boolean>} */
+export function confirmReindex(base, chosen, n) {
   if (n < CONFIRMED) return Promise.resolve(true);
   const text = t("{n} items are read, chunked and embedded again. Until that is done, search uses what is there now.", {
     n,
   });
-  return confirm({ title: t("Reindex {n} items?", { n }), text, action: t("Reindex"), kind: "primary" });
+  const estimate = () => estimateReindex(base, chosen);
+  return confirm({ title: t("Reindex {n} items?", { n }), text, action: t("Reindex"), kind: "primary", estimate });
 }
 
 /**

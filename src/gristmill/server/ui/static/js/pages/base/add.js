@@ -13,9 +13,10 @@ import { tabs } from "../../components/tabs.js";
 import { toast } from "../../components/toast.js";
 import { query, setQuery } from "../../router.js";
 import { session } from "../../session.js";
-import { sendFiles } from "./upload.js";
+import { estimateFiles, sendFiles } from "./upload.js";
 
 /** @import { ApiError } from "../../api.js" */
+/** @import { PickedFile } from "./upload.js" */
 /** @import { Tree } from "../../tree/model.js" */
 
 let isOpen = false;
@@ -149,6 +150,13 @@ const sitemapFields = () =>
 
 /** @param {string} base @param {Tree} tree @param {() => void} close */
 function fileChooser(base, tree, close) {
+  const mustEstimate = signal(false);
+  const picked = signal(/** @type {PickedFile[]} */ ([]));
+  const estimateText = signal("");
+  const send = () => {
+    close();
+    sendFiles(base, picked.peek(), tree);
+  };
   const onchange = (/** @type {Event} */ event) => {
     const { files } = /** @type {HTMLInputElement} */ (event.target);
     const selected = [...(files ?? [])].map((file) => ({
@@ -156,9 +164,15 @@ function fileChooser(base, tree, close) {
       folder: file.webkitRelativePath.split("/").slice(0, -1).join("/"),
     }));
     if (!selected.length) return;
-    close();
-    sendFiles(base, selected, tree);
+    picked.value = selected;
+    if (!mustEstimate.peek()) return send();
+    estimateText.value = t("Estimating …");
+    estimateFiles(base, selected).then(
+      (estimate) => estimateText.value = describeEstimate(estimate),
+      (error) => estimateText.value = /** @type {ApiError} */ (error).message,
+    );
   };
+  const addChosen = () => button(t("Add {n} files", { n: picked.value.length }), send, { kind: "primary" });
   return html`
     <div class="choose">
       ${icon("upload")}
@@ -171,6 +185,14 @@ function fileChooser(base, tree, close) {
           ${t("Choose a folder")}<input class="sr" type="file" multiple webkitdirectory @change=${onchange}>
         </label>
       </div>
+      <label class="check">
+        <input type="checkbox" @change=${(/** @type {Event} */ event) => {
+          mustEstimate.value = /** @type {HTMLInputElement} */ (event.target).checked;
+        }}>
+        ${t("Show what they would cost first")}
+      </label>
+      <p class="small-text" role="status">${() => estimateText.value}</p>
+      ${() => (mustEstimate.value && picked.value.length ? addChosen() : null)}
     </div>
   `;
 }

@@ -22,7 +22,7 @@ export function tendingActions(base, tree, selection, current) {
   return {
     /** @param {string[]} ids */
     reindex: async (ids) => {
-      if (await confirmReindex(count(ids))) await reindex(base, chosen(ids), tree);
+      if (await confirmReindex(base, chosen(ids), count(ids))) await reindex(base, chosen(ids), tree);
     },
     /** @param {string[]} ids */
     remove: (ids) =>

@@ -13,6 +13,7 @@ import { icon } from "../../components/icon.js";
 import { bar } from "../../components/status.js";
 import { toast } from "../../components/toast.js";
 
+/** @import { Estimate } from "../../components/estimate.js" */
 /** @import { Tree } from "../../tree/model.js" */
 
 /** @typedef {{file: File, folder: string}} PickedFile */
@@ -52,6 +53,29 @@ function toBatches(picked) {
 export async function sendFiles(base, picked, tree) {
   if (!picked.length) return;
   await sendBatches(base, toBatches(picked), tree);
+}
+
+/**
+ * What uploading these files would embed and cost. They are sent for it, and not stored.
+ * @param {string} base @param {PickedFile[]} picked @returns {Promise<Estimate>}
+ */
+export async function estimateFiles(base, picked) {
+  /** @type {Estimate} */
+  const sum = { documents: 0, texts: 0, tokens: 0, cost: null, exact: true, uncertainty: 0, notes: [] };
+  let doubt = 0;
+  for (const batch of toBatches(picked)) {
+    const form = new FormData();
+    for (const file of batch.files) form.append("files", file, file.name);
+    form.append("dryRun", "true");
+    const part = /** @type {Estimate} */ (await upload(`/knowledge-bases/${base}/files`, form, () => {}));
+    sum.documents += part.documents;
+    sum.texts += part.texts;
+    sum.tokens += part.tokens;
+    if (part.cost !== null) sum.cost = (sum.cost ?? 0) + part.cost;
+    sum.exact &&= part.exact;
+    doubt += part.uncertainty * part.tokens;
+  }
+  return { ...sum, uncertainty: sum.tokens ? doubt / sum.tokens : 0 };
 }
 
 /** @param {string} base @param {UploadBatch[]} queue @param {Tree} tree */
