@@ -4,7 +4,8 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,17 @@ import pytest
 
 from gristmill.db import local_server
 from tests.gristmill_process import ServeProcess, environment, run_command, run_serve
+from tests.sources.s3 import run_bucket
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
 
 
 @dataclass
 class Installation:
-    """A data dir, its environment and the folder of its back-ups."""
+    """A data dir, its environment and where its back-ups are kept."""
 
     data: Path
-    backups: Path
+    destination: str
     env: dict[str, str]
 
     def run(self, *arguments: str, faults: str = "") -> Any:
@@ -33,7 +35,7 @@ class Installation:
 
     def restore(self, target: Path, *options: str, faults: str = "") -> Any:
         """Restore into another data dir."""
-        return self.run("restore", str(self.backups), "--data-dir", str(target), *options, faults=faults)
+        return self.run("restore", self.destination, "--data-dir", str(target), *options, faults=faults)
 
 
 def upload(server: ServeProcess, base: str, name: str, data: bytes) -> None:
@@ -70,7 +72,7 @@ def tree(folder: Path) -> set[str]:
 @pytest.fixture
 def installation(tmp_path: Path, cache_dir: Path, quick_embedder: dict[str, str]) -> Installation:
     data = tmp_path / "data"
-    return Installation(data, tmp_path / "backups", environment(data, cache_dir, **quick_embedder))
+    return Installation(data, str(tmp_path / "backups"), environment(data, cache_dir, **quick_embedder))
 
 
 @pytest.fixture
@@ -79,7 +81,7 @@ def backed_up(installation: Installation, tmp_path: Path) -> Installation:
     with run_serve(installation.env, log=tmp_path / "log") as server:
         upload(server, create_base(server), "rye.md", b"Rye by the sack.")
         assert server.stop() == 0
-    report = installation.run("backup", str(installation.backups))
+    report = installation.run("backup", installation.destination)
     assert isinstance(report, dict), report
     assert report["blobs"] == 1
     return installation
@@ -106,7 +108,7 @@ def test_a_backup_under_load_is_restored_as_one_moment(installation: Installatio
         changes = threading.Thread(target=keep_changing)
         changes.start()
         try:
-            made = [installation.run("backup", str(installation.backups)) for _ in range(2)]
+            made = [installation.run("backup", installation.destination) for _ in range(2)]
         finally:
             done.set()
             changes.join()
@@ -131,11 +133,11 @@ def test_a_killed_backup_leaves_no_backup_and_the_next_one_is_whole(
     backed_up: Installation, tmp_path: Path
 ) -> None:
     for point in ("backup.files_saved", "backup.stopped", "backup.before_manifest"):
-        assert backed_up.run("backup", str(backed_up.backups), faults=f"{point}=kill")[0] == -9
-    assert len(backed_up.run("backup", str(backed_up.backups), "--list")["items"]) == 1
-    newest = backed_up.run("backup", str(backed_up.backups), "--keep", "1")
+        assert backed_up.run("backup", backed_up.destination, faults=f"{point}=kill")[0] == -9
+    assert len(backed_up.run("backup", backed_up.destination, "--list")["items"]) == 1
+    newest = backed_up.run("backup", backed_up.destination, "--keep", "1")
     assert len(newest["removed"]) == 1
-    assert backed_up.run("backup", str(backed_up.backups), "--verify")["id"] == newest["id"]
+    assert backed_up.run("backup", backed_up.destination, "--verify")["id"] == newest["id"]
     assert backed_up.restore(tmp_path / "restored")["id"] == newest["id"]
     assert set(titles_and_bytes(tmp_path / "restored")) == {"rye.md"}
 
@@ -153,10 +155,36 @@ def test_a_killed_restore_is_repeated(backed_up: Installation, tmp_path: Path) -
     assert "already has data" in message
 
 
+def test_backups_are_kept_in_a_bucket(installation: Installation, tmp_path: Path) -> None:
+    """Killed before it was complete there is none; a second one at the same time is refused; a restore has what was there."""
+    with run_serve(installation.env, log=tmp_path / "log") as server:
+        upload(server, create_base(server), "rye.md", b"Rye by the sack.")
+        assert server.stop() == 0
+    with run_bucket() as bucket:
+        stored = replace(
+            installation, destination="s3://bucket/mill", env={**installation.env, **bucket.environment()}
+        )
+        assert stored.run("backup", stored.destination, faults="backup.before_manifest=kill")[0] == -9
+        assert stored.run("backup", stored.destination, "--list")["items"] == []
+        name = "mill/lock"
+        owner = json.loads(bucket.objects[name][0])
+        bucket.objects[name] = (json.dumps({**owner, "host": "another"}).encode(), datetime.now(UTC))
+        code, message = stored.run("backup", stored.destination)
+        assert (code, "Another back-up is running" in message) == (1, True)
+        del bucket.objects[name]
+        made = stored.run("backup", stored.destination)
+        assert stored.run("backup", stored.destination)["writtenBytes"] < made["writtenBytes"]
+        assert stored.restore(tmp_path / "restored", "--at", made["id"])["blobs"] == 1
+        bucket.failure_status = 403
+        code, message = stored.run("backup", stored.destination)
+        assert (code, "refuses access (403)" in message) == (2, True)
+    assert set(titles_and_bytes(tmp_path / "restored")) == {"rye.md"}
+
+
 def test_a_damaged_backup_is_refused_and_nothing_is_changed(backed_up: Installation, tmp_path: Path) -> None:
-    target, pieces = tmp_path / "restored", sorted((backed_up.backups / "pieces").rglob("*"))
+    target, pieces = tmp_path / "restored", sorted((Path(backed_up.destination) / "pieces").rglob("*"))
     piece = max((path for path in pieces if path.is_file()), key=lambda path: path.stat().st_size)
-    (manifest,) = (backed_up.backups / "backups").iterdir()
+    (manifest,) = (Path(backed_up.destination) / "backups").iterdir()
     damages: list[tuple[Path, Callable[[bytes], bytes]]] = [
         (piece, lambda data: data[:-1] + bytes([data[-1] ^ 1])),
         (piece, lambda data: data[:100]),

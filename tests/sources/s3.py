@@ -57,6 +57,8 @@ class FakeBucket:
             self.uploads[query["uploadId"]][int(query["partNumber"])] = request.body
             return SiteResponse(headers={"ETag": '"part"'})
         headers = {name.lower(): value for name, value in request.headers.items()}
+        if headers.get("if-none-match") == "*" and key in self.objects:
+            return SiteResponse(412)
         source = headers.get("x-amz-copy-source")
         if source is None:
             self._store(key, request.body)

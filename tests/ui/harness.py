@@ -30,7 +30,10 @@ from tests.gristmill_process import environment
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDE, PHONE = (1280, 800), (390, 844)
-_ARGUMENTS = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+_ARGUMENTS = [
+    *["--disable-gpu", "--disable-gpu-rasterization", "--disable-software-rasterizer"],
+    *(["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []),
+]
 
 Theme = Literal["light", "dark"]
 

@@ -31,6 +31,7 @@ from obstore.store import LocalStore, ObjectStore
 
 from gristmill.backup.manifest import Manifest, decode_manifest
 from gristmill.errors import Conflict, Invalid, NotFound, SetupError
+from gristmill.sources.store_errors import explain_store_error
 
 PIECE_BYTES = 1 << 20
 _LEVEL = 1
@@ -93,7 +94,7 @@ class BackupRepository:
                 code="no_backup",
             ) from error
         except (OSError, BaseError) as error:
-            raise _unusable("the destination of the back-ups", error) from error
+            raise _unusable("The destination of the back-ups", error) from error
         return await asyncio.to_thread(decode_manifest, data, backup_id)
 
     async def latest(self) -> Manifest | None:
@@ -167,7 +168,7 @@ class BackupRepository:
         except (FileNotFoundError, zstandard.ZstdError):
             data = None
         except (OSError, BaseError) as error:
-            raise _unusable("the destination of the back-ups", error) from error
+            raise _unusable("The destination of the back-ups", error) from error
         if data is None or await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest()) != digest:
             raise Invalid(
                 f"Piece {digest[:12]} of the back-up is missing or damaged. Choose another back-up, or repair the disk.",
@@ -201,7 +202,7 @@ class BackupRepository:
             except AlreadyExistsError:
                 pass
             except (OSError, BaseError) as error:
-                raise _unusable("the destination of the back-ups", error) from error
+                raise _unusable("The destination of the back-ups", error) from error
             else:
                 return
             lock = await self._store.get_async(_LOCK)
@@ -234,7 +235,7 @@ class BackupRepository:
         try:
             await self._store.put_async(path, data)
         except (OSError, BaseError) as error:
-            raise _unusable("the destination of the back-ups", error) from error
+            raise _unusable("The destination of the back-ups", error) from error
 
     async def _list(self, prefix: str) -> AsyncGenerator[tuple[str, int]]:
         stream = self._store.list(prefix, chunk_size=1000)
@@ -243,7 +244,7 @@ class BackupRepository:
                 for entry in batch:
                     yield entry["path"], entry["size"]
         except (OSError, BaseError) as error:
-            raise _unusable("the destination of the back-ups", error) from error
+            raise _unusable("The destination of the back-ups", error) from error
 
 
 def _sync_file(path: Path) -> None:
@@ -284,5 +285,4 @@ def _is_abandoned(owner: str, renewed_at: datetime) -> bool:
 
 
 def _unusable(what: str, error: Exception) -> SetupError:
-    reason = str(error).partition("\n")[0].rstrip(".")
-    return SetupError(f"{what} can't be used: {reason}.", code="bad_backup_destination")
+    return SetupError(f"{what} can't be used: {explain_store_error(error)}.", code="bad_backup_destination")

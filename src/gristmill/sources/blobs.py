@@ -55,6 +55,7 @@ from gristmill.sources.blob_writer import (
     ObjectBlobWriter,
     sync_folder,
 )
+from gristmill.sources.store_errors import explain_store_error
 
 # The object stores that can list their objects, which garbage collection needs; others of obstore can't.
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "file", "memory")
@@ -109,7 +110,7 @@ class BlobStore:
             sync_folder(folder.parent)
             return cls(LocalStore(folder), folder)
         except (OSError, BaseError) as error:
-            message = f"The blob folder {folder} can't be used: {_reason(error)}."
+            message = f"The blob folder {folder} can't be used: {explain_store_error(error)}."
             raise SetupError(message, code="bad_blob_store") from error
 
     async def put(
@@ -244,7 +245,7 @@ def _bucket(url: str) -> ObjectStore:
         )
     except (BaseError, ValueError) as error:
         raise SetupError(
-            f"The blob store {url} can't be used: {_reason(error)}.", code="bad_blob_store"
+            f"The blob store {url} can't be used: {explain_store_error(error)}.", code="bad_blob_store"
         ) from error
 
 
@@ -300,10 +301,4 @@ def _translate_errors(reading: str | None = None) -> Generator[None]:
             raise SourceGone(f"The blob {reading} is not in the store.", code="blob_gone") from error
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         code = "disk_full" if full else "blob_store_unavailable"
-        raise Transient(f"The blob store failed: {_reason(error)}.", code=code) from error
-
-
-def _reason(error: Exception) -> str:
-    # obstore adds the chain of causes on further lines.
-    message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return message.partition("\n")[0].rstrip(".")
+        raise Transient(f"The blob store failed: {explain_store_error(error)}.", code=code) from error
