@@ -67,7 +67,7 @@ class Writer:
             files = [("files", (title, text_of(number), "text/markdown"))]
             response = http.post(f"/api/knowledge-bases/{self.base}/files", files=files)
             assert response.status_code == 202, response.text
-            self._ids[title] = response.json()["itemIds"][0]
+            self._ids[title] = response.json()["created"][0]["id"]
             return
         title = self.chance.choice(sorted(self._ids))
         item = self._ids.pop(title)

@@ -74,12 +74,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=20_000)
     rows = parser.parse_args().rows
     failures = 0
-    with tempfile.TemporaryDirectory(prefix="gristmill-upgrade-") as name:
+    with tempfile.TemporaryDirectory(prefix="gristmill-upgrade-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         folder.chmod(0o755)
         create(folder / "original", rows)
-        for point in (*POINTS, None):
-            data_dir = folder / "data"
+        for number, point in enumerate((*POINTS, None)):
+            data_dir = folder / str(number)  # a killed PostgreSQL may still be leaving the one before
             shutil.copytree(folder / "original", data_dir, symlinks=True)
             env = environment(data_dir, folder / "cache", faults=f"{point}=kill" if point else "")
             started = time.monotonic()
@@ -101,7 +101,7 @@ def main() -> None:
                 "right": is_right,
             }
             print(json.dumps(report), flush=True)
-            shutil.rmtree(data_dir)
+            shutil.rmtree(data_dir, ignore_errors=True)
     sys.exit(1 if failures else 0)
 
 

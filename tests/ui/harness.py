@@ -30,10 +30,8 @@ from tests.gristmill_process import environment
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDE, PHONE = (1280, 800), (390, 844)
-_ARGUMENTS = [
-    *["--disable-gpu", "--disable-gpu-rasterization", "--disable-software-rasterizer"],
-    *(["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []),
-]
+_NO_SANDBOX = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+_ARGUMENTS = ["--disable-gpu", *_NO_SANDBOX]
 
 Theme = Literal["light", "dark"]
 
