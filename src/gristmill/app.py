@@ -202,16 +202,13 @@ async def gristmill(
         worker = await _start_worker(parts, stack) if work else None
         listener.start()
         stack.push_async_callback(listener.stop)
-        reranker = services.create_reranker(settings)
-        if reranker is not None:
-            stack.push_async_callback(reranker.close)
-        searcher = Searcher(
-            db, cache_bytes=settings.search_cache_mb * 2**20, reranker=reranker, indexes=indexes
-        )
+        searcher = await services.create_searcher(settings, db, embedders, indexes, stack)
         chat_model = services.create_chat_model(settings)
         if chat_model is not None:
             stack.push_async_callback(chat_model.close)
-        asker = Asker(searcher, chat_model, services.record_chat_usage(settings, db))
+        asker = Asker(
+            searcher, chat_model, services.record_chat_usage(settings, db), services.check_chat_budget(db)
+        )
         estimator = Estimator(db, embedders, sources, readers, services.image_costs(settings))
         stack.callback(estimator.close)
         readiness = Readiness(db, embedders.default, services.blob_folder(settings), indexes)

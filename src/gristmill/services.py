@@ -1,6 +1,7 @@
 """Builds the services that settings describe: what the disk and connectors may do, models, processors, the search engine."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from decimal import Decimal
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -9,6 +10,7 @@ from gristmill.answers import ChatModelConfig, HttpChatModel, TokenUsage
 from gristmill.catalog import Base
 from gristmill.connectors.registry import ConnectorLimits
 from gristmill.db import Database
+from gristmill.embedding import Embedder, Embedders
 from gristmill.errors import SetupError
 from gristmill.identity.open_id import OpenIdClient, OpenIdProvider
 from gristmill.ingest import ReaderPool
@@ -23,12 +25,19 @@ from gristmill.ingest.image_describers import (
 from gristmill.ingest.processors import DoclingServe, MinerU, Processor, ProcessorConfig
 from gristmill.ingest.transcriber import HttpTranscriber, TranscriptionConfig
 from gristmill.readers import ReadLimits
-from gristmill.search import HttpReranker
+from gristmill.search import HttpReranker, Searcher
 from gristmill.search.index.engine_indexes import EngineIndexes
 from gristmill.search.index.opensearch import OpenSearch
 from gristmill.settings import ProcessorSettings, Settings
 from gristmill.sources.disk import SYSTEM_FOLDERS, DiskAccess
-from gristmill.usage import Spending, caller_name, price_of_tokens, settle_base
+from gristmill.usage import (
+    QueryUsage,
+    Spending,
+    caller_name,
+    price_of_tokens,
+    require_chat_budget,
+    settle_base,
+)
 
 
 def disk_access(settings: Settings) -> DiskAccess:
@@ -121,6 +130,39 @@ def record_chat_usage(settings: Settings, db: Database) -> Callable[[Base, Token
             await settle_base(tx, base.org_id, base.id, "chat", spending, caller=caller_name.get())
 
     return record
+
+
+def check_chat_budget(db: Database) -> Callable[[Base], Awaitable[None]]:
+    """Refuses to answer a question while a budget of money is used up."""
+
+    async def check(base: Base) -> None:
+        async with db.connection() as tx:
+            await require_chat_budget(tx, base.org_id, base.id)
+
+    return check
+
+
+async def create_searcher(
+    settings: Settings, db: Database, embedders: Embedders, indexes: EngineIndexes, stack: AsyncExitStack
+) -> Searcher:
+    """The searcher, with the reranker of the settings. What queries cost is counted."""
+    reranker = create_reranker(settings)
+    if reranker is not None:
+        stack.push_async_callback(reranker.close)
+    usage = QueryUsage(db)
+    await stack.enter_async_context(usage.running())
+
+    def record_query(base: Base, embedder: Embedder, query: str) -> None:
+        price = embedders.price_of(embedder)
+        usage.record(base.org_id, base.id, embedder.name, embedder.count_tokens(query), price)
+
+    return Searcher(
+        db,
+        cache_bytes=settings.search_cache_mb * 2**20,
+        reranker=reranker,
+        indexes=indexes,
+        record_query=record_query,
+    )
 
 
 def create_reranker(settings: Settings) -> HttpReranker | None:

@@ -37,6 +37,7 @@ from gristmill.errors import Conflict
 from gristmill.search import DOUBTFUL_SCORE, Hit, Searcher, SearchRequest, SkippedSearch, Target
 
 PASSAGES = 8
+_CHARACTERS_PER_TOKEN = 4
 _MAX_EARLIER = 2_000  # characters of the message before a follow-up
 
 
@@ -47,6 +48,7 @@ class Asker:
     searcher: Searcher
     model: ChatModel | None
     record_usage: Callable[[Base, TokenUsage], Awaitable[None]] | None = None
+    check_budget: Callable[[Base], Awaitable[None]] | None = None  # raises if the model must not be asked
 
     def require_model(self) -> ChatModel:
         """The model, or the error that says how to configure one."""
@@ -63,6 +65,8 @@ class Asker:
         """Answer the query of `request`, as its viewer sees the targets. `conversation` has the messages before it. First the passages,
         then the text in parts, then the end."""
         model = self.require_model()
+        if self.check_budget is not None and targets:
+            await self.check_budget(targets[0].base)
         hits, skipped = await self._find_hits(targets, request, conversation)
         passages = [Passage(number, hit) for number, hit in enumerate(hits, 1)]
         yield Retrieved(passages, skipped)
@@ -74,21 +78,23 @@ class Asker:
             passages, [*conversation, ChatMessage("user", request.query)], secrets.token_hex(8)
         )
         reader, answer, usage = CitationReader([passage.number for passage in passages]), "", None
-        async with aclosing(model.reply(messages)) as parts:
-            async for part in parts:
-                if isinstance(part, TokenUsage):
-                    usage = part
-                elif text := reader.feed(part):
-                    answer += text
-                    yield AnswerText(text)
+        try:
+            async with aclosing(model.reply(messages)) as parts:
+                async for part in parts:
+                    if isinstance(part, TokenUsage):
+                        usage = part
+                    elif text := reader.feed(part):
+                        answer += text
+                        yield AnswerText(text)
+        finally:  # also if the reader of the answer has gone
+            if self.record_usage is not None and (answer or usage is not None):
+                await self.record_usage(targets[0].base, usage or _estimate_tokens(messages, answer))
         if text := reader.end():
             answer += text
             yield AnswerText(text)
         cited = {number: passages[number - 1].hit for number in sorted(reader.cited)}
         citations = [Citation(number, hit) for number, hit in cited.items()]
         is_refusal = not citations and REFUSAL in answer
-        if usage is not None and self.record_usage is not None:
-            await self.record_usage(targets[0].base, usage)
         yield AnswerEnd(answer, citations, is_refusal=is_refusal, usage=usage)
 
     async def _find_hits(
@@ -112,3 +118,11 @@ class Asker:
         hits = {hit.chunk_id: hit for turn in turns for hit in turn if hit is not None}
         skipped = {each.base_id: each for result in results for each in result.skipped}
         return list(hits.values())[: request.limit], list(skipped.values())
+
+
+def _estimate_tokens(messages: Sequence[ChatMessage], answer: str) -> TokenUsage:
+    """About how many tokens an answer took, for models that don't report it and answers that were cut off."""
+    return TokenUsage(
+        sum(len(message.content) for message in messages) // _CHARACTERS_PER_TOKEN,
+        len(answer) // _CHARACTERS_PER_TOKEN,
+    )

@@ -13,11 +13,11 @@ was skipped. An outage of the database is always an error: without it there is n
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gristmill.catalog import IndexKind
+from gristmill.catalog import Base, IndexKind
 from gristmill.db import Database, DatabaseUnavailable, Tx
 from gristmill.embedding import Embedder
 from gristmill.errors import GristmillError
@@ -37,6 +37,8 @@ from gristmill.search.query_embedding import embed_query, find_embedder_error
 from gristmill.search.query_syntax import without_syntax
 from gristmill.search.selectivity import Selectivity, measure_selectivity
 from gristmill.search.similarity_scale import SimilarityScale, SimilarityScales
+
+RecordQuery = Callable[[Base, Embedder, str], None]  # called for each query that was embedded for a base
 
 CANDIDATES_PER_LEG = 100
 _MAX_CACHED_QUERY_VECTORS = 1000
@@ -64,7 +66,7 @@ class _LegSearches:
 
     async def by_vector(self, embedder: Embedder) -> _VectorResults:
         try:
-            vector = await self.owner.query_vector(embedder, self.request.query)
+            vector = await self.owner.query_vector(embedder, self.request.query, self.target.base)
         except DatabaseUnavailable:
             raise
         except GristmillError as error:
@@ -89,8 +91,13 @@ class _LegSearches:
 class BaseSearcher:
     """Searches one base at a time, wherever it is indexed; caches the vectors of recent queries."""
 
-    def __init__(self, db: Database, searches: Mapping[IndexKind, BaseSearch]) -> None:
-        self._db, self._searches = db, searches
+    def __init__(
+        self,
+        db: Database,
+        searches: Mapping[IndexKind, BaseSearch],
+        record_query: RecordQuery | None = None,
+    ) -> None:
+        self._db, self._searches, self._record_query = db, searches, record_query
         self._scales = SimilarityScales()
         self._query_vectors: OrderedDict[tuple[str, str], store.Vector] = OrderedDict()
 
@@ -111,12 +118,14 @@ class BaseSearcher:
                 raise
             return await self._no_results(target, request, engine_error)
 
-    async def query_vector(self, embedder: Embedder, query: str) -> store.Vector:
-        """The query's vector, from a cache if the query was embedded recently."""
+    async def query_vector(self, embedder: Embedder, query: str, base: Base | None = None) -> store.Vector:
+        """The query's vector, from a cache if the query was embedded recently. What it costs is counted for `base`."""
         key = (embedder.identity, without_syntax(query))
         vector = self._query_vectors.get(key)
         if vector is None:
             vector = await embed_query(embedder, key[1])
+            if base is not None and self._record_query is not None:
+                self._record_query(base, embedder, key[1])
             self._query_vectors[key] = vector
             while len(self._query_vectors) > _MAX_CACHED_QUERY_VECTORS:
                 self._query_vectors.popitem(last=False)

@@ -12,7 +12,7 @@ from uuid import UUID
 from gristmill.db import Database
 from gristmill.embedding import Embedder
 from gristmill.search import collapse, fuse, relevance, rerank, store
-from gristmill.search.base_searcher import BaseSearcher
+from gristmill.search.base_searcher import BaseSearcher, RecordQuery
 from gristmill.search.chunk_marks import find_pinned
 from gristmill.search.corrections import corrections_in_hits
 from gristmill.search.explain import KeywordExplanation
@@ -49,11 +49,11 @@ class Searcher:
         cache_bytes: int,
         reranker: Reranker | None = None,
         indexes: EngineIndexes = NO_ENGINE,
+        record_query: RecordQuery | None = None,
     ) -> None:
         self._db, self._reranker = db, reranker
-        self._bases = BaseSearcher(
-            db, {"embedded": EmbeddedSearch(db, cache_bytes), "opensearch": EngineSearch(db, indexes)}
-        )
+        searches = {"embedded": EmbeddedSearch(db, cache_bytes), "opensearch": EngineSearch(db, indexes)}
+        self._bases = BaseSearcher(db, searches, record_query)
 
     async def search(self, targets: Sequence[Target], request: SearchRequest) -> list[Hit]:
         """The best hits of all targets, best first."""

@@ -3,8 +3,10 @@
 from gristmill.usage.budgets import (
     Budgets,
     BudgetUsedUp,
+    ChatBudgetUsedUp,
     Grant,
     SpendingRequest,
+    require_chat_budget,
     waits_for_budgets,
 )
 from gristmill.usage.ledger import (
@@ -39,10 +41,12 @@ from gristmill.usage.limits import (
     put_limit,
     room_for_items,
 )
+from gristmill.usage.query_usage import QueryUsage
 
 __all__ = [
     "BudgetUsedUp",
     "Budgets",
+    "ChatBudgetUsedUp",
     "Grant",
     "ItemSpending",
     "LimitKind",
@@ -50,6 +54,7 @@ __all__ = [
     "Measure",
     "NewLimit",
     "Period",
+    "QueryUsage",
     "QuotaExceeded",
     "Spending",
     "SpendingRequest",
@@ -69,6 +74,7 @@ __all__ = [
     "name_caller",
     "price_of_tokens",
     "put_limit",
+    "require_chat_budget",
     "room_for_items",
     "settle",
     "settle_base",

@@ -16,13 +16,14 @@ from decimal import Decimal
 from uuid import UUID, uuid4
 
 from gristmill.db import Database, Tx
-from gristmill.errors import Transient
+from gristmill.errors import LimitReached, Transient
 from gristmill.identity import OrgId
 from gristmill.usage.ledger import Spending, price_of_tokens
 from gristmill.usage.store import queries
 
 # A raised budget is noticed at once; this is for a change that coincides with the pause.
 RECHECK = timedelta(minutes=1)
+_CHAT_RETRY = timedelta(hours=1)
 RETRY = timedelta(seconds=20)  # while other workers hold what is left
 
 
@@ -30,6 +31,12 @@ class BudgetUsedUp(Transient):
     """A budget has no room for the next text: the work waits, and goes on when the budget is raised or its period ends."""
 
     code = "budget_used_up"
+
+
+class ChatBudgetUsedUp(LimitReached):
+    """A budget of money is used up: the chat model is not asked."""
+
+    code = "chat_budget_used_up"
 
 
 @dataclass(frozen=True)
@@ -56,16 +63,21 @@ class SpendingBudget:
         """Whether it limits this base."""
         return self.org_id == org and self.base_id in (None, base_id)
 
-    def wait(self) -> BudgetUsedUp:
-        """The reason to wait for it, and for how long."""
+    @property
+    def title(self) -> str:
+        """Whose it is, and how much."""
         owner = "the organisation" if self.base_id is None else f"the base {self.base_name}"
         amount = f"{self.amount.normalize():,f}"
         period = "this month" if self.period == "month" else "in all"
         unit = "" if self.measure == "money" else f" {self.measure}"
+        return f"{owner} ({amount}{unit} {period})"
+
+    def wait(self) -> BudgetUsedUp:
+        """The reason to wait for it, and for how long."""
         until = "when the budget is raised or the month ends" if self.ends_in else "when the budget is raised"
         delay = RECHECK if self.is_used_up else RETRY
         return BudgetUsedUp(
-            f"Waits: the budget of {owner} ({amount}{unit} {period}) is used up. It goes on by itself {until}.",
+            f"Waits: the budget of {self.title} is used up. It goes on by itself {until}.",
             retry_after=delay
             if self.ends_in is None
             else min(delay, max(self.ends_in, timedelta(seconds=1))),
@@ -153,6 +165,19 @@ async def waits_for_budgets(tx: Tx, bases: Sequence[tuple[OrgId, UUID]]) -> dict
             if budget.covers(org, base_id):
                 waits.setdefault(base_id, budget.wait())
     return waits
+
+
+async def require_chat_budget(tx: Tx, org: OrgId, base_id: UUID) -> None:
+    """Raise ChatBudgetUsedUp if a budget of money of the base or its organisation is used up. Budgets of chunks and tokens are for
+    embedding."""
+    for budget in await queries.many(tx, SpendingBudget, "budgets_left", **_scope([(org, base_id)])):
+        if budget.measure == "money" and budget.is_used_up:
+            until = ", or wait until the month ends" if budget.ends_in else ""
+            raise ChatBudgetUsedUp(
+                f"The question is not answered: the budget of {budget.title} is used up. Search works as before. "
+                f"Ask an admin to raise the budget{until}.",
+                retry_after=min(budget.ends_in or _CHAT_RETRY, _CHAT_RETRY),
+            )
 
 
 def _share_out(

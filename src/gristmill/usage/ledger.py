@@ -19,7 +19,7 @@ from gristmill.db import Tx
 from gristmill.identity import OrgId
 from gristmill.usage.store import queries
 
-UsageKind = Literal["index", "image", "swap", "move", "vision", "chat"]
+UsageKind = Literal["index", "image", "swap", "move", "vision", "chat", "query"]
 
 _SHARDS = 64
 _shards: dict[int, int] = {}  # by process: a fork must not use its parent's
@@ -128,6 +128,25 @@ async def settle_base(
         cost=spending.cost,
         cause=cause,
         caller=caller,
+    )
+
+
+async def record_queries(
+    tx: Tx, queries_embedded: Sequence[tuple[OrgId, UUID, str, str, int, int, Decimal]]
+) -> None:
+    """Count queries that searches embedded: organisation, base, caller, model, texts, tokens and cost of each."""
+    orgs, bases, callers, models, texts, tokens, costs = map(list, zip(*queries_embedded, strict=True))
+    await queries.run(
+        tx,
+        "record_queries",
+        shard=_shard(),
+        orgs=orgs,
+        bases=bases,
+        callers=callers,
+        models=models,
+        texts=texts,
+        tokens=tokens,
+        costs=costs,
     )
 
 

@@ -23,6 +23,16 @@ values (%(base)s, (clock_now() at time zone 'utc')::date,
 on conflict (base_id, day, caller, kind, model, shard) do update
    set texts = d.texts + excluded.texts, tokens = d.tokens + excluded.tokens, cost = d.cost + excluded.cost;
 
+-- name: record_queries
+-- Adds what searches have embedded to the counters.
+insert into usage_day as d (base_id, day, caller, kind, model, shard, org_id, texts, tokens, cost)
+select u.base, (clock_now() at time zone 'utc')::date, u.caller, 'query', u.model, %(shard)s::smallint, u.org, u.texts, u.tokens, u.cost
+  from unnest(%(orgs)s::uuid[], %(bases)s::uuid[], %(callers)s::text[], %(models)s::text[], %(texts)s::bigint[], %(tokens)s::bigint[],
+              %(costs)s::numeric[]) u(org, base, caller, model, texts, tokens, cost)
+ order by u.base, u.caller, u.model
+on conflict (base_id, day, caller, kind, model, shard) do update
+   set texts = d.texts + excluded.texts, tokens = d.tokens + excluded.tokens, cost = d.cost + excluded.cost;
+
 -- name: name_caller
 -- Records who made the request that items follow from.
 insert into request_caller (cause, caller) values (%(cause)s, %(caller)s) on conflict (cause) do nothing;

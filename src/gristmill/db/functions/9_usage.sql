@@ -8,8 +8,8 @@ $$;
 -- What was spent of a budget in its period.
 create function budget_spent(p_limit usage_limit) returns numeric language sql stable as $$
     select coalesce(case p_limit.measure
-                    when 'chunks' then sum(u.texts) filter (where u.kind not in ('vision', 'chat'))
-                    when 'tokens' then sum(u.tokens) filter (where u.kind not in ('vision', 'chat'))
+                    when 'chunks' then sum(u.texts) filter (where u.kind not in ('vision', 'chat', 'query'))
+                    when 'tokens' then sum(u.tokens) filter (where u.kind not in ('vision', 'chat', 'query'))
                     else sum(u.cost) end, 0)
       from usage_day u
      where u.org_id = p_limit.org_id and (p_limit.base_id is null or u.base_id = p_limit.base_id)

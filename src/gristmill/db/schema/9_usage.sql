@@ -7,11 +7,11 @@ create table usage_day (
     base_id         uuid not null,              -- no foreign key: what was spent stays when the base is deleted
     day             date not null,              -- UTC
     caller          text not null,              -- local, key:{id}, user_email:{email}, connector:{name} or system
-    kind            text not null check (kind in ('index', 'image', 'swap', 'move', 'vision', 'chat')),
+    kind            text not null check (kind in ('index', 'image', 'swap', 'move', 'vision', 'chat', 'query')),
     model           text not null,
     shard           smallint not null,
     org_id          uuid not null references organisation,
-    texts           bigint not null,            -- embedded texts; described images, answers
+    texts           bigint not null,            -- embedded texts; described images, answers, queries
     tokens          bigint not null,
     cost            numeric(24, 10) not null,   -- in the currency of the prices; 0 where no price is known
     primary key (base_id, day, caller, kind, model, shard)

@@ -176,6 +176,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
         "unreadable",
     ),
     429: (
+        "chat_budget_used_up",
         "limit_reached",
         "page_images_busy",
         "queue_full",

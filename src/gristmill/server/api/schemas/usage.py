@@ -55,7 +55,7 @@ class UsageReport(ApiModel):
     @classmethod
     def of(cls, rows: list[UsageRow]) -> Self:
         """Show `rows` with their sum."""
-        embedded = [row for row in rows if row.kind not in ("vision", "chat")]
+        embedded = [row for row in rows if row.kind not in ("vision", "chat", "query")]
         totals = UsageTotals(
             texts=sum(row.texts for row in embedded),
             tokens=sum(row.tokens for row in embedded),

@@ -145,6 +145,7 @@ export const errors = {
   secret_reference_forbidden: "只有运维人员可以引用服务器上的密钥，请直接输入密钥。",
   secret_reference_unknown: "设置不允许引用这个密钥。",
   secret_unavailable: "无法从引用处读取密钥。",
+  chat_budget_used_up: "预算已用完，暂不回答问题。请提高预算或等到月底；搜索不受影响。",
   budget_used_up: "预算已用完。提高预算或等到月底后会自动继续。",
   quota_exceeded: "配额已满。请删除一些内容，或请管理员提高配额。",
   limit_not_found: "没有这个限额。",

@@ -30,6 +30,7 @@ export const messages = {
   move: "移动",
   "image descriptions": "图片描述",
   answers: "回答",
+  searches: "搜索",
   "{n} texts": "{n} 条文本",
   Budget: "预算",
   Quota: "配额",

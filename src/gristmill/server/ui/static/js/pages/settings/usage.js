@@ -27,6 +27,7 @@ const KINDS = /** @type {Record<string, string>} */ ({
   move: "move",
   vision: "image descriptions",
   chat: "answers",
+  query: "searches",
 });
 
 export function usageSection() {
