@@ -141,3 +141,21 @@ async def test_a_process_with_another_first_key_keeps_the_old_one_in_use(
         await rotate_sealing_key(db, command)
     assert refused.value.code == "old_key_in_use"
     assert len(read_keys(tmp_path / "secret.key")) == 2
+
+
+async def test_a_key_file_of_the_settings_is_read_again_when_it_changes(db: Database, tmp_path: Path) -> None:
+    """The operator adds a key in front, rotates, and removes the old one; a running process follows without a restart."""
+    file, old, new = tmp_path / "keys", new_key(), new_key()
+    write_keys(file, [old])
+    server = Vault(None, tmp_path, file)
+    hook = await insert_webhook(db, server)
+    write_keys(file, [new, old])
+    result = await rotate_sealing_key(db, Vault(None, tmp_path, file))
+    assert (result.resealed, read_keys(file)) == (1, [new, old]), "the file is the operator's"
+    write_keys(file, [new])
+    async with db.connection() as tx:
+        row = await (await tx.execute("select secret from webhook where id = %s", [hook])).fetchone()
+    assert row is not None
+    assert row[0].startswith(server.prefix), "the process has read the file again"
+    assert server.open(row[0], hook) == "whsec"
+    assert Vault(None, tmp_path, file).open(row[0], hook) == "whsec"
