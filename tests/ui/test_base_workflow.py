@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, FilePayload, Page, expect
 
 from tests.gristmill_process import run_serve
 from tests.ui.blocking_embedder import HELD_MARKER, hold_embedding
@@ -134,7 +134,7 @@ def test_nothing_is_deleted_or_reindexed_as_a_whole_without_a_confirmation(
     page.goto(f"{ui_url}/b/{base}?add=file")
     add_dialog = page.get_by_role("dialog", name="Add content")
     add_dialog.get_by_label("Show what they would cost first").check()
-    file = {"name": "oats.txt", "mimeType": "text/plain", "buffer": b"Oats are rolled."}
+    file = FilePayload(name="oats.txt", mimeType="text/plain", buffer=b"Oats are rolled.")
     add_dialog.get_by_label("Choose files").set_input_files([file])
     expect(add_dialog.get_by_text("Documents: 1; texts to embed: 1")).to_be_visible()
     assert len(api.http.get(f"/api/knowledge-bases/{base}/items").json()["items"]) == 3

@@ -52,8 +52,11 @@ class Searcher:
         record_query: RecordQuery | None = None,
     ) -> None:
         self._db, self._reranker = db, reranker
-        searches = {"embedded": EmbeddedSearch(db, cache_bytes), "opensearch": EngineSearch(db, indexes)}
-        self._bases = BaseSearcher(db, searches, record_query)
+        self._bases = BaseSearcher(
+            db,
+            {"embedded": EmbeddedSearch(db, cache_bytes), "opensearch": EngineSearch(db, indexes)},
+            record_query,
+        )
 
     async def search(self, targets: Sequence[Target], request: SearchRequest) -> list[Hit]:
         """The best hits of all targets, best first."""

@@ -54,7 +54,8 @@ class QueryUsage:
 
     async def flush(self) -> None:
         """Write what was collected. If the database is down, it is written the next time."""
-        counts, self._counts = self._counts, defaultdict(QueryCount)
+        counts = self._counts
+        self._counts = defaultdict(QueryCount)
         if not counts:
             return
         try:
