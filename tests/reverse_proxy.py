@@ -136,7 +136,8 @@ def run_caddy(server_url: str) -> Generator[str]:
         site = site.replace(text, replacement)
     with tempfile.TemporaryDirectory(prefix="gristmill-caddy-", ignore_cleanup_errors=True) as place:
         config = Path(place) / "Caddyfile"
-        config.write_text("{\n\tadmin off\n\tauto_https disable_redirects\n}\n" + site)
+        # It would wait for every connection that a client has left open.
+        config.write_text("{\n\tadmin off\n\tauto_https disable_redirects\n\tgrace_period 1s\n}\n" + site)
         log = Path(place) / "log"
         command = [CADDY, "run", "--config", str(config), "--adapter", "caddyfile"]
         with _run(command, address, port, log, home=place):
@@ -152,8 +153,12 @@ def _run(command: list[str], address: str, port: int, log: Path, home: str | Non
         _wait_for_port(process, address, port, log)
         yield
     finally:
-        process.kill()  # a polite stop waits for every connection that a client has left open
-        process.wait()
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _wait_for_port(process: "subprocess.Popen[bytes]", address: str, port: int, log: Path) -> None:

@@ -190,6 +190,17 @@ async def check_public(url: str) -> None:
             await _public_address(parsed.host, parsed.port or 443)
 
 
+async def address_of(host: str, port: int, *, allow_private: bool) -> str:
+    """An address of a host to connect to, for what is not HTTP; PrivateAddress unless all of its addresses are allowed."""
+    if not allow_private:
+        return await _public_address(host, port)
+    try:
+        entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise resolution_error(host, error) from error
+    return str(entries[0][4][0])
+
+
 def resolution_error(host: str, error: BaseException) -> Transient:
     """The error for a host whose address could not be found; UnknownHost, if it does not exist."""
     if isinstance(error, socket.gaierror) and error.errno in _NO_SUCH_HOST:

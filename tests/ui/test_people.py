@@ -88,7 +88,9 @@ def company(server_url: str, cache_dir: Path, tmp_path: Path) -> Generator[Compa
         secret = create_admin_key(setup.env["GRISTMILL_DATABASE_URL"])
         with run_serve(setup.env, log=setup.log, port=str(port)) as server:
             headers = {"Authorization": f"Bearer {secret}"}
-            with httpx.Client(base_url=server.url, headers=headers, trust_env=False, timeout=60) as admin:
+            with httpx.Client(
+                base_url=server.url, headers=headers, trust_env=False, timeout=60, verify=False
+            ) as admin:
                 yield Company(server.url, admin, people)
 
 
@@ -151,7 +153,9 @@ def test_a_person_signs_in_at_a_real_provider_and_is_out_when_removed(
         expect(page.get_by_text("Signed in as Ann Lee (ann@x.org, role: editor).")).to_be_visible()
         cookies = {cookie.get("name", ""): cookie.get("value", "") for cookie in tabs.context.cookies()}
         with (
-            httpx.Client(base_url=company.url, cookies=cookies, trust_env=False, timeout=60) as session,
+            httpx.Client(
+                base_url=company.url, cookies=cookies, trust_env=False, timeout=60, verify=False
+            ) as session,
             company.key_of("ann@x.org") as key,
         ):
             clients = (session, key)
@@ -180,7 +184,9 @@ def test_an_admin_shares_a_base_and_a_person_with_a_password_sees_it(
         secret = create_admin_key(setup.env["GRISTMILL_DATABASE_URL"])
         with run_serve(setup.env, log=setup.log) as server:
             headers = {"Authorization": f"Bearer {secret}"}
-            with httpx.Client(base_url=server.url, headers=headers, trust_env=False, timeout=60) as admin:
+            with httpx.Client(
+                base_url=server.url, headers=headers, trust_env=False, timeout=60, verify=False
+            ) as admin:
                 for name, role in (("ann", "admin"), ("bob", "reader")):
                     body = {
                         "email": f"{name}@x.org",

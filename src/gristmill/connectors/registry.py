@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import SecretStr, ValidationError
 
 from gristmill import secret_references, validation
-from gristmill.connectors import feeds, git_repository, mediawiki, object_store, webdav
+from gristmill.connectors import feeds, git_repository, imap, mediawiki, object_store, webdav
 from gristmill.connectors.confluence import connector as confluence
 from gristmill.connectors.github import connector as github
 from gristmill.connectors.gitlab import connector as gitlab
@@ -26,7 +26,7 @@ KINDS: dict[str, ConnectorKind] = {
     for kind in (
         *(github.KIND, gitlab.KIND, jira.KIND, confluence.KIND),
         *object_store.KINDS,
-        *(git_repository.KIND, webdav.KIND, feeds.KIND, mediawiki.KIND),
+        *(git_repository.KIND, webdav.KIND, imap.KIND, feeds.KIND, mediawiki.KIND),
     )
 }
 

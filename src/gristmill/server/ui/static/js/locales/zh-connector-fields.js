@@ -1,5 +1,5 @@
 // @ts-check
-/** Simplified Chinese for the fields of connectors to stores, repositories, wikis and feeds. @type {Messages} */
+/** Simplified Chinese for the fields of connectors to stores, repositories, mailboxes, wikis and feeds. @type {Messages} */
 
 /** @import { Messages } from "../i18n.js" */
 export const messages = {
@@ -53,5 +53,20 @@ export const messages = {
     "文件的地址：Nextcloud 为 https://主机/remote.php/dav/files/用户。",
   "The user.": "用户。",
   "Their password, or better an app password.": "其密码，最好是应用密码。",
+  Host: "主机",
+  Port: "端口",
+  Security: "加密方式",
+  Folders: "文件夹列表",
+  Days: "天数",
+  "Access token": "访问令牌",
+  "The IMAP server: imap.example.org.": "IMAP 服务器：imap.example.org。",
+  "Its port: 993, or 143 with STARTTLS.": "端口：993；使用 STARTTLS 时为 143。",
+  "tls, or starttls on port 143. Plain text is not supported.": "tls，或在端口 143 上使用 starttls。不支持明文。",
+  "Folders to follow, as globs; all but trash, junk, drafts and archives of everything by default.":
+    "要关注的文件夹（通配符）；默认为除回收站、垃圾邮件、草稿和“所有邮件”之外的全部。",
+  "Folders to leave out, as globs.": "要排除的文件夹（通配符）。",
+  "Only mail of the last so many days; all by default.": "只关注最近若干天的邮件；默认为全部。",
+  "The user, usually an email address.": "用户，通常是电子邮件地址。",
+  "A token of OAuth (XOAUTH2), in place of the password.": "代替密码的 OAuth 令牌（XOAUTH2）。",
   "A bearer token, in place of user and password.": "代替用户和密码的 bearer 令牌。",
 };

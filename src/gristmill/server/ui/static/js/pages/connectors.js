@@ -108,7 +108,7 @@ export function statusOf(connector) {
 /** Settings that name what a connector follows. */
 const SCOPES = [
   ...["repositories", "organizations", "projects", "groups", "spaces"],
-  ...["url", "bucket", "container", "folder", "apiUrl", "feeds"],
+  ...["url", "bucket", "container", "folder", "apiUrl", "feeds", "host"],
 ];
 
 /** @param {Connector} connector What it syncs, in short. */

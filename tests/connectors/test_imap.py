@@ -1,0 +1,159 @@
+"""Mail by IMAP, read from a real Dovecot through every change that a mail program makes."""
+
+from typing import Any
+
+import pytest
+
+from gristmill import app
+from gristmill.catalog import access
+from gristmill.connectors import admin, imap
+from gristmill.connectors.model import ConnectorRun, NewConnector
+from gristmill.connectors.port import ConnectorLimits
+from gristmill.connectors.testing import open_kind
+from gristmill.connectors.transport import CredentialsRejected
+from gristmill.errors import Transient
+from gristmill.net import PrivateAddress
+from gristmill.operations import bases
+from gristmill.search import Searcher, SearchRequest, Target
+from tests import reverse_proxy
+from tests.connectors.dovecot import CAN_RUN, PASSWORD, USER, Dovecot, message, run_dovecot
+from tests.connectors.harness import NEVER, ConnectorHarness, vault_of
+from tests.embedding.hashed import HashedEmbedder
+
+pytestmark = pytest.mark.skipif(
+    not CAN_RUN, reason="needs Dovecot (Debian's dovecot-imapd), and root to start it"
+)
+
+
+@pytest.fixture(autouse=True)
+def trust(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trust the certificate of the tests."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(reverse_proxy.certificate().path))
+
+
+class MailHarness(ConnectorHarness):
+    """A connector to a mailbox, and the base that it feeds."""
+
+    @classmethod
+    async def follow(cls, mill: app.Gristmill, server: Dovecot, **config: Any) -> "MailHarness":
+        """Follow the mailbox into a new base."""
+        base = await bases.create(mill.db, "mail", HashedEmbedder(), {})
+        new = NewConnector(
+            "imap",
+            "imap",
+            {**server.config(), **config},
+            server.credentials(),
+            NEVER,
+            NEVER,
+            base_ids=[base.id],
+        )
+        connector = await admin.create(mill.db, vault_of(mill), mill.connectors, new)
+        return cls(mill, None, base, connector)  # pyright: ignore[reportArgumentType]
+
+    async def run(self) -> ConnectorRun:
+        """Run the connector to its end, deletions included."""
+        run = await self.wait_until_ended(await self.start(allow_deletions=True))
+        assert run.status == "success", await self.log_text(run)
+        return run
+
+    async def titles(self) -> list[str]:
+        """The subjects in the base."""
+        rows = await self.fetch(
+            "select title from item where base_id = %s and type = 'record' and status = 'completed' order by title",
+            self.base.id,
+        )
+        return [title for (title,) in rows]
+
+    async def find(self, query: str, email: str) -> list[str]:
+        """The titles that a person's search finds by words."""
+        request = SearchRequest(query, mode="text", viewer=access.member(email))
+        hits = await Searcher(self.mill.db, cache_bytes=2**20).search([Target(self.base, None)], request)
+        return [hit.title for hit in hits]
+
+
+async def test_a_mailbox_is_followed_through_new_moved_copied_and_deleted_mail(mill: app.Gristmill) -> None:
+    """Each message is read once, whatever folder it is in; only its owner finds it; and it stays unread."""
+    with run_dovecot() as server:
+        with server.client() as mailbox:
+            for name in ("Mühle/Räder", "Spam"):
+                mailbox.create_folder(name)
+            mailbox.append("INBOX", message("Rye", "Rye comes on Tuesday.", message_id="<rye@x>"))
+            mailbox.append("INBOX", message("Oats", "Oats are dear.", attachment="# Prices\n\nspelt 12"))
+            mailbox.append("Mühle/Räder", message("Größe 水", "The wheel turns.", message_id="<wheel@x>"))
+            mailbox.append("Trash", message("Old", "Thrown away."))
+            mailbox.append("Spam", message("Win", "Millions."))
+        harness = await MailHarness.follow(mill, server, exclude=["spam*"])
+        assert (await harness.run()).documents_ingested == 3
+        assert await harness.titles() == ["Größe 水", "Oats", "Rye"]
+        assert await harness.find("Tuesday", USER) == ["Rye"]
+        assert await harness.find("spelt", USER) == ["list.md"]
+        assert await harness.find("Tuesday", "eve@example.org") == []
+        assert (await harness.run()).documents_ingested == 0
+
+        (rye,) = await harness.fetch("select id from item where title = 'Rye'")
+        with server.client() as mailbox:
+            mailbox.select_folder("INBOX", readonly=True)
+            assert len(mailbox.search("UNSEEN")) == 2
+            mailbox.select_folder("INBOX")
+            mailbox.copy(mailbox.search(["SUBJECT", "Rye"]), "Mühle/Räder")
+            mailbox.delete_messages(mailbox.search("ALL"))
+            mailbox.expunge()
+            mailbox.append("INBOX", message("Barley", "Barley is new.", message_id="<barley@x>"))
+        assert (await harness.run()).documents_ingested == 1
+        assert await harness.titles() == ["Barley", "Größe 水", "Rye"]
+        assert await harness.fetch("select id from item where title = 'Rye'") == [rye]
+
+        with server.client() as mailbox:
+            mailbox.delete_folder("Mühle/Räder")
+        await harness.run()
+        assert await harness.titles() == ["Barley"]
+
+
+async def test_pages_of_a_folder_continue_where_they_were_and_begin_again_with_a_new_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cursor of a folder that was deleted and created again meanwhile starts that folder from its first message."""
+    monkeypatch.setattr(imap, "_PAGE", 2)
+    with run_dovecot() as server:
+        with server.client() as mailbox:
+            for number in range(5):
+                mailbox.append("INBOX", message(f"{number}", "text", message_id=f"<{number}@x>"))
+        connector = open_kind(imap.KIND, server.config(), server.credentials())
+        assert isinstance(connector, imap.ImapConnector)
+        first = await connector._fetch_page(None)  # pyright: ignore[reportPrivateUsage]
+        second = await connector._fetch_page(first.next_cursor)  # pyright: ignore[reportPrivateUsage]
+        assert len({entry.ref.source_id for page in (first, second) for entry in page.entries}) == 4
+        assert second.next_cursor is not None
+        stale = second.next_cursor.replace('"validity": ', '"validity": 1')
+        again = await connector._fetch_page(stale)  # pyright: ignore[reportPrivateUsage]
+        assert [entry.ref for entry in again.entries] == [entry.ref for entry in first.entries]
+        await connector.close()
+
+
+async def test_a_refused_login_an_outage_and_a_private_address_have_clear_errors() -> None:
+    """None of them contains the password; after an outage the same connector connects again."""
+    with run_dovecot() as server:
+        wrong = {**server.credentials(), "password": "wrong-secret"}
+        connector = open_kind(imap.KIND, server.config(), wrong)
+        with pytest.raises(CredentialsRejected, match="refuses the login of ann@") as refused:
+            await connector.check()
+        assert "wrong-secret" not in str(refused.value)
+        await connector.close()
+        form, secret = imap.ImapConfig(**server.config()), imap.ImapCredentials(**server.credentials())
+        public_only = imap.KIND.open(form, secret, ConnectorLimits(allow_private=False))
+        with pytest.raises(PrivateAddress):
+            await public_only.check()
+        connector = open_kind(imap.KIND, server.config(), server.credentials())
+        assert (await connector.check()).name == USER
+        assert await connector.find_problems() == []
+    with pytest.raises(Transient, match="can't be reached") as outage:
+        await connector.check()
+    assert PASSWORD not in str(outage.value)
+    with run_dovecot(server.port, server.folder):
+        assert (await connector.check()).name == USER
+    await connector.close()
+    missing = open_kind(imap.KIND, {**server.config(), "folders": ["Nowhere"]}, server.credentials())
+    with run_dovecot(server.port, server.folder):
+        (problem,) = await missing.find_problems()
+        assert "The folder Nowhere does not exist" in problem
+    await missing.close()
