@@ -31,7 +31,9 @@ from tests.gristmill_process import environment
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDE, PHONE = (1280, 800), (390, 844)
 _NO_SANDBOX = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-_ARGUMENTS = ["--disable-gpu", *_NO_SANDBOX]
+# Playwright's own option does not cover the requests of a shared worker.
+_TRUST = ["--ignore-certificate-errors"] if reverse_proxy.BEHIND_NGINX else []
+_ARGUMENTS = ["--disable-gpu", *_NO_SANDBOX, *_TRUST]
 
 Theme = Literal["light", "dark"]
 

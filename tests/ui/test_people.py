@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from gristmill.db import Database
 from gristmill.identity import LOCAL_ORG
-from tests.crash.event_consumers import free_port
+from tests import reverse_proxy
 from tests.gristmill_process import run_serve
 from tests.node_packages import install_package, node
 from tests.server.clients import new_key
@@ -43,9 +43,8 @@ class Company:
         (user,) = self.admin.get("/api/users", params={"q": email}).json()["items"]
         body = {"name": "k", "role": "reader", "userId": user["id"]}
         key = self.admin.post("/api/api-keys", json=body).json()["key"]
-        return httpx.Client(
-            base_url=self.url, headers={"Authorization": f"Bearer {key}"}, trust_env=False, timeout=60
-        )
+        headers = {"Authorization": f"Bearer {key}"}
+        return httpx.Client(base_url=self.url, headers=headers, trust_env=False, timeout=60, verify=False)
 
 
 @contextmanager
@@ -68,9 +67,10 @@ def open_id_provider(folder: Path, people: Path, url: str) -> Generator[str]:
 @pytest.fixture
 def company(server_url: str, cache_dir: Path, tmp_path: Path) -> Generator[Company]:
     """A server that needs credentials, and a provider that it knows."""
-    people, port = tmp_path / "people.json", free_port()
+    people = tmp_path / "people.json"
     people.write_text("{}")
-    url = f"http://127.0.0.1:{port}"
+    address, port = reverse_proxy.free_address()
+    url = f"https://{address}:{port}" if reverse_proxy.BEHIND_NGINX else f"http://127.0.0.1:{port}"
     with (
         open_id_provider(install_package(cache_dir, PROVIDER), people, url) as issuer,
         server_setup(

@@ -1,5 +1,5 @@
 // @ts-check
-/** Simplified Chinese for the fields of connectors to stores, repositories, mailboxes, wikis and feeds. @type {Messages} */
+/** Simplified Chinese for the fields of connectors to stores, repositories, mail, wikis and feeds. @type {Messages} */
 
 /** @import { Messages } from "../i18n.js" */
 export const messages = {
