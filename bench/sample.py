@@ -1,6 +1,7 @@
 """A server with sample data for screenshots and measurements: this project's documents, connectors, failures, and work in
 progress."""
 
+import io
 import re
 import time
 from collections.abc import Generator
@@ -9,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from PIL import Image, ImageDraw
+
+from tests.answers.chat_endpoint import serve_chat
 from tests.connectors.fakes.confluence import FakeConfluence
 from tests.connectors.fakes.github import FakeGitHub
 from tests.connectors.fakes.gitlab import FakeGitLab
@@ -16,11 +20,13 @@ from tests.connectors.fakes.jira import FakeJira
 from tests.connectors.fakes.tool import FakeTool, serve_fake
 from tests.embedding.endpoint import CannedResponse, EmbeddingRequest, hashed_vectors
 from tests.gristmill_process import ServeProcess, run_serve
+from tests.readers import samples
 from tests.ui.harness import ApiHelper, ServerSetup, server_setup
 
 ROOT = Path(__file__).parents[1]
 CACHE = Path("/tmp/gristmill-tests-cache")
 _NEVER = "0 0 29 2 *"
+_GRAINS = ("Rye", "Oats", "Barley", "Spelt", "Emmer", "Buckwheat")
 
 
 @dataclass(frozen=True)
@@ -48,12 +54,18 @@ class Sample:
 def sample() -> Generator[Sample]:
     """A server with sample data, for the length of the block."""
     with ExitStack() as stack:
-        setup = stack.enter_context(server_setup(None, CACHE))
+        chat = stack.enter_context(serve_chat())
+        chat.reply = lambda _: [
+            "A worker renews its lease while it works [1]. ",
+            "If it stops, another takes over [2].",
+        ]
+        chat.may_go_on.set()
+        setup = stack.enter_context(server_setup(None, CACHE, chat_url=chat.url, chat_model="miller"))
         server = stack.enter_context(run_serve(setup.env, log=setup.log))
         api = ApiHelper(stack.enter_context(server.client()))
         bases = {
             name: api.create_base(name, acl=["org:*"])
-            for name in ("Mill handbook", "Support macros", "Field reports", "Contracts")
+            for name in ("Mill handbook", "Support macros", "Field reports", "Contracts", "Archive")
         }
         folder = setup.folder / "handbook"
         write_documents(folder)
@@ -70,12 +82,14 @@ def sample() -> Generator[Sample]:
         api.add_notes(
             bases["Field reports"], *(f"# Report {n}\n\nThe stones ran {n} hours." for n in range(12))
         )
+        add_archive(api, bases["Archive"])
         connectors = {
             double.kind: create_synced_connector(api, stack, double, bases) for double in create_tools()
         }
         webhook = api.http.post(
             "/api/webhooks", json={"url": "http://127.0.0.1:9/hooks", "description": "Pager"}
         )
+        add_people(api)
         for name, role in (("search page", "reader"), ("nightly import", "editor"), ("ops", "admin")):
             api.http.post("/api/api-keys", json={"name": name, "role": role})
         wait_until_idle(api)
@@ -84,6 +98,14 @@ def sample() -> Generator[Sample]:
             bases["Contracts"], *(f"# Contract {n}\n\nBetween the mill and party {n}." for n in range(12))
         )
         yield Sample(server, setup, api, bases, connectors, webhook.json()["id"])
+
+
+def add_people(api: ApiHelper) -> None:
+    """Add users and a group."""
+    for name, role in (("Ada Miller", "admin"), ("Ben Carter", "editor"), ("Cleo Sacks", "reader")):
+        body = {"email": f"{name.split()[0].lower()}@mill.example", "name": name, "role": role}
+        api.http.post("/api/users", json=body).raise_for_status()
+    api.http.post("/api/groups", json={"name": "Millers"}).raise_for_status()
 
 
 def write_documents(folder: Path) -> None:
@@ -95,6 +117,31 @@ def write_documents(folder: Path) -> None:
             title = re.sub(r"[^\w -]", "", section.partition("\n")[0]).strip().lower().replace(" ", "-")
             if title:
                 (page_folder / f"{title[:60]}.md").write_text(section, "utf-8")
+
+
+def add_archive(api: ApiHelper, base: str) -> None:
+    """Add a PDF file, a drawing with words, a table and code."""
+    pages = [f"Folio {n}\nSo much grain came in, so much flour went out.\n" * 8 for n in range(1, 9)]
+    pages[1] = (
+        "The ledger of the mill\n \nThe heron stands beside the millrace at dusk.\nThen the sluice is closed."
+    )
+    picture = Image.new("RGB", (900, 500), "white")
+    draw = ImageDraw.Draw(picture)
+    draw.ellipse((90, 90, 410, 410), outline="black", width=8)
+    draw.ellipse((220, 220, 280, 280), fill="black")
+    draw.text((470, 200), "The runner stone\nturns above the\nbed stone", fill="black", font_size=44)
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG")
+    prices = "\n".join(f"| {grain} | {18 + n} | {n % 3 + 1} |" for n, grain in enumerate(_GRAINS))
+    text = f"# Grain prices\n\nThe price of grain is **set on Mondays**.\n\n| grain | price | sacks |\n|---|---|---|\n{prices}\n"
+    files = {
+        "ledger.pdf": samples.pdf(pages),
+        "stones.png": buffer.getvalue(),
+        "prices.md": f"{text}\n## Rules\n\n1. Rye is weighed twice.\n2. Wet grain is refused.\n\n> Ask the miller.\n".encode(),
+        "mill.py": Path(__file__).read_bytes().replace(b"sample", b"grind"),
+    }
+    form = [("files", (name, data)) for name, data in files.items()]
+    api.http.post(f"/api/knowledge-bases/{base}/files", files=form).raise_for_status()
 
 
 def add_item(api: ApiHelper, base: str, item: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ Without `--out` they replace those in docs/images. Each is reduced to a palette,
 """
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
 from PIL import Image
@@ -37,13 +38,16 @@ def page_paths(sample_server: Sample) -> dict[str, str]:
         "failed": f"/b/{reports}?filter=failed",
         "sorted": f"/b/{handbook}?sort=-size",
         "item": f"/b/{handbook}/i/{item}",
+        **reader_paths(sample_server),
         "add": f"/b/{handbook}?add=url",
         "base-settings": f"/b/{handbook}/settings",
         "connectors": "/connectors",
         "connector": f"/connectors/{github}",
         "connector-failed": f"/connectors/{sample_server.connectors['gitlab']}",
         "run": f"/connectors/{github}/runs/{run}",
-        "search-everywhere": "/search?q=how+does+a+worker+keep+its+lease",
+        "search-everywhere": "/search?q=how+does+a+worker+keep+its+lease&explain=1",
+        "ask": "/search?q=how+does+a+worker+keep+its+lease&ask=1",
+        "search-empty": "/search",
         "connect": "/connect",
         "queue": "/queue",
         "events": "/events",
@@ -51,7 +55,9 @@ def page_paths(sample_server: Sample) -> dict[str, str]:
         "webhooks": f"/events/webhooks/{sample_server.webhook}",
         "settings-general": "/settings/general",
         "settings-models": "/settings/models",
+        "settings-people": "/settings/people",
         "settings-keys": "/settings/keys",
+        "settings-usage": "/settings/usage",
         "settings-workers": "/settings/workers",
         "settings-storage": "/settings/storage",
         "settings-audit": "/settings/audit",
@@ -59,11 +65,48 @@ def page_paths(sample_server: Sample) -> dict[str, str]:
     }
 
 
+def reader_paths(sample_server: Sample) -> dict[str, str]:
+    """The reader with a PDF file, an image, markdown and code, each at a hit."""
+    shelf = sample_server.bases["Archive"]
+    items = sample_server.api.http.get(f"/api/knowledge-bases/{shelf}/items").json()["items"]
+    ids = {item["title"].rpartition(".")[2]: item["id"] for item in items}
+    queries = {"pdf": "heron+millrace", "png": "stone", "md": "grain+price", "py": "grind"}
+    paths: dict[str, str] = {}
+    for kind, query in queries.items():
+        body = {"query": query.replace("+", " "), "mode": "text"}
+        hits = sample_server.api.http.post(f"/api/knowledge-bases/{shelf}/search", json=body).json()["hits"]
+        chunk = next((f"&chunk={hit['chunkId']}" for hit in hits if hit["itemId"] == ids[kind]), "")
+        page = "&page=2&view=both" if kind == "pdf" else ""
+        paths[f"reader-{kind}"] = f"/b/{shelf}/i/{ids[kind]}/read?q={query}&mode=text{chunk}{page}"
+    return paths
+
+
+def open_dialogs(page: Page, url: str) -> Iterator[str]:
+    """Dialogs that no address has, one after the other; yields the name of each while it is open."""
+    page.goto(url)
+    page.get_by_role("button", name="New base").or_(
+        page.get_by_role("button", name="新建知识库")
+    ).first.click()
+    yield "new-base"
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    yield "shortcuts"
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox").fill("mill")
+    yield "palette"
+
+
 def take_screenshot(page: Page, url: str, file: Path) -> None:
     page.goto(url)
     page.locator("main > *").first.wait_for()
     page.wait_for_timeout(900)  # until everything is painted; a screenshot is not a test
     expect(page.locator("main [aria-busy=true]")).to_have_count(0, timeout=20_000)
+    save_picture(page, file)
+
+
+def save_picture(page: Page, file: Path) -> None:
+    """Save the page as it is now."""
     page.screenshot(path=file)
     reduce_colours(file)
 
@@ -106,6 +149,10 @@ def main() -> None:
                                 sample_server.server.url + path,
                                 options.out / f"{name}-{theme}-{size_name}.png",
                             )
+                    for name in open_dialogs(page, sample_server.server.url):
+                        page.wait_for_timeout(400)
+                        if options.only in name:
+                            save_picture(page, options.out / f"{name}-{theme}-{size_name}.png")
                     for error in tabs.errors:
                         print(f"{theme} {size_name}: {error}")
 

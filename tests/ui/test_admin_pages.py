@@ -181,17 +181,25 @@ def test_a_lane_is_paused_and_resumed_by_the_keyboard(page: Page, ui_url: str, a
 
 
 def test_events_appear_in_the_timeline_and_can_be_filtered(page: Page, ui_url: str, api: ApiHelper) -> None:
-    """S2-25: the timeline updates by itself."""
+    """S2-25: the timeline updates by itself. Routine is grouped, so that failures stand out."""
     name = unique_name("events")
     base = api.create_base(name)
     page.goto(f"{ui_url}/events?base={base}")
     expect(page.get_by_text("was created")).to_be_visible()
     api.add_notes(base, "rye on the stones")
     expect(page.get_by_role("link", name="rye on the stones").first).to_be_visible()
+    api.add_notes(base, *(f"barley {n}" for n in range(4)))
+    group = page.get_by_role("button", name="documents were indexed")
+    expect(group).to_have_text("5 documents were indexed")  # one entry, which opens
+    expect(page.get_by_text("was indexed as version")).to_have_count(0)
+    group.press("Enter")
+    expect(page.get_by_text("was indexed as version")).to_have_count(5)
     api.add_unreadable_files(base, "bad.bin")
-    page.get_by_role("button", name="Problems").click()
-    expect(page.get_by_role("list", name="Events").get_by_text("neither text nor")).to_be_visible()
+    expect(page.locator(".event.problem")).to_contain_text("neither text nor")
+    assert violations(page) == []
+    page.get_by_role("button", name="1 problem").press("Enter")
     expect(page.get_by_text("rye on the stones")).to_have_count(0)
+    expect(page.get_by_role("list", name="Events").get_by_text("neither text nor")).to_be_visible()
 
 
 def test_a_webhook_is_created_tested_paused_and_deleted(page: Page, ui_url: str) -> None:

@@ -1,5 +1,7 @@
-"""Checks of every page: no accessibility violation in either theme and at either size, and a small amount of code."""
+"""Checks of every page: no accessibility violation in either theme, at either size and in either language, nothing English on
+a Chinese page, and a small amount of code."""
 
+import re
 from collections.abc import Mapping
 from uuid import uuid4
 
@@ -7,12 +9,14 @@ import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
 from gristmill.server.ui.static_files import load
+from tests.readers import samples
 from tests.ui.harness import PHONE, WIDE, ApiHelper, Theme, profile, violations
 
 Pages = Mapping[str, tuple[str, str]]  # name → path, and a text that the page shows
 # Gzipped bytes of code that a browser fetches for its first page. Files are served as they are in the repository, with
 # comments and indentation.
 BUDGET = 120_000
+Look = tuple[tuple[int, int], Theme]
 THEMES: tuple[Theme, ...] = ("light", "dark")
 
 
@@ -22,6 +26,15 @@ def page_paths(api: ApiHelper) -> Pages:
     name = uuid4().hex[:6]
     base = api.create_base(f"pages {name}", acl=["org:*"])
     item, *_ = api.add_notes(base, "# Stones\n\nThe miller dresses the stones.", "# Grain\n\nRye and oats.")
+    files = {
+        "ledger.pdf": samples.pdf(["The heron wades.", "Rye and oats."]),
+        "shade.png": samples.PNG,
+        "mill.py": b"def grind(grain):\n    return grain\n",
+    }
+    uploaded = api.http.post(
+        f"/api/knowledge-bases/{base}/files", files=[("files", it) for it in files.items()]
+    )
+    pdf, image, code = (entry["id"] for entry in uploaded.json()["created"])
     api.add_unreadable_files(base, "bad.bin")
     payload = {
         "name": f"tool {name}",
@@ -42,22 +55,27 @@ def page_paths(api: ApiHelper) -> Pages:
         "connect": (f"/b/{base}/connect", "Test it"),
         "item": (f"/b/{base}/i/{item}", "The miller dresses"),
         "reader": (f"/b/{base}/i/{item}/read?q=stones", "The miller dresses"),
+        "reader of code": (f"/b/{base}/i/{code}/read", "def grind"),
+        "reader of pdf": (f"/b/{base}/i/{pdf}/read?view=both", "The heron wades."),
+        "reader of image": (f"/b/{base}/i/{image}/read", "shade.png"),
+        "answer": (f"/search?q=stones&ask=1&bases={base}", "No answers here yet"),
+        "connect all": ("/connect", "Test it"),
         "add": (f"/b/{base}?add=note", "Add content"),
-        "base settings": (f"/b/{base}/settings", "Maximum chunk size"),
+        "base settings": (f"/b/{base}/settings", "Maximum chunk size, in tokens"),
         "connectors": ("/connectors", f"tool {name}"),
         "run": (f"/connectors/{tool}/runs/{run}", "Manual"),
         "events": (f"/events?base={base}", "was created"),
         "webhooks": (f"/events/webhooks/{hook}", "Every event"),
-        "general": ("/settings/general", "All checks passed"),
+        "general": ("/settings/general", "All checks passed."),
         "models": ("/settings/models", "quick"),
         "people": ("/settings/people", "New user"),
         "keys": ("/settings/keys", f"key {name}"),
         "usage": ("/settings/usage", "indexing"),
-        "workers": ("/settings/workers", "process"),
+        "workers": ("/settings/workers", "Running"),
         "storage": ("/settings/storage", "Chunks and vectors"),
         "audit": ("/settings/audit", "/api/api-keys"),
         "sign in": ("/sign-in", "API key"),
-        "not found": ("/nowhere", "nothing at this address"),
+        "not found": ("/nowhere", "There is nothing at this address. It may have been deleted."),
     }
 
 
@@ -67,23 +85,50 @@ def open_page(page: Page, url: str, text: str) -> None:
     expect(page.locator("main, dialog").get_by_text(text).filter(visible=True).first).to_be_visible()
 
 
-@pytest.mark.parametrize("size", [WIDE, PHONE])
+# Words in a row that a Chinese page has in English; what documents and people wrote, names, code and addresses are left out.
+_ENGLISH = """() => {
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const texts = [];
+  while (walker.nextNode()) {
+    const { parentElement: parent, data } = walker.currentNode;
+    if (parent.closest(".log, code, pre, script, time, a, b, option, .mono, .chunk, .hit, .cut, .text-block, .passage, .event")) continue;
+    if (parent.checkVisibility() && /[a-z]{2,} [a-z]{2,} [a-z]{2,}/.test(data)) texts.push(data.trim());
+  }
+  return texts;
+}"""
+
+
+def chinese(text: str) -> str:
+    """The Chinese of a label; `text` itself if it is none."""
+    pattern = re.compile(rf'^  "?{re.escape(text)}"?: "(.+)",$', re.MULTILINE)
+    locales = [file.plain.decode() for name, file in load().assets.items() if "/locales/zh-" in name]
+    return next((found[1] for locale in locales if (found := pattern.search(locale))), text)
+
+
+@pytest.mark.parametrize(
+    ("language", "looks"),
+    [("en-US", ((PHONE, "light"), (WIDE, "dark"))), ("zh-CN", ((WIDE, "light"), (PHONE, "dark")))],
+)
 def test_no_page_has_an_accessibility_violation(
-    browser: Browser, ui_url: str, page_paths: Pages, size: tuple[int, int]
+    browser: Browser, ui_url: str, page_paths: Pages, language: str, looks: tuple[Look, Look]
 ) -> None:
-    """axe finds no violation in either theme, and no page is wider than its window."""
+    """axe finds no violation, no page is wider than its window, and no sentence of a Chinese page is English. Each language has
+    every theme and size, and both together every pair of them; the second look is a resized window."""
     problems: dict[str, object] = {}
-    with profile(browser, size) as tabs:
+    with profile(browser, looks[0][0], language=language) as tabs:
         page = tabs.context.new_page()
         for name, (path, text) in page_paths.items():
-            open_page(page, ui_url + path, text)
-            for theme in THEMES:
+            for size, theme in looks:
+                page.set_viewport_size({"width": size[0], "height": size[1]})
                 page.emulate_media(color_scheme=theme)
+                if (size, theme) == looks[0]:
+                    open_page(page, ui_url + path, text if language == "en-US" else chinese(text))
                 if violations_found := violations(page):
                     problems[f"{name}, {theme}"] = violations_found
-            width = page.evaluate("document.documentElement.scrollWidth")
-            if width > size[0]:
-                problems[f"{name}, wide"] = width
+                if (width := page.evaluate("document.documentElement.scrollWidth")) > size[0]:
+                    problems[f"{name}, wide"] = width
+            if language == "zh-CN" and (english := page.evaluate(_ENGLISH)):
+                problems[f"{name}, English"] = english
         assert tabs.errors == []
     assert problems == {}, "\n".join(f"{name}: {problem}" for name, problem in problems.items())
 
@@ -107,7 +152,7 @@ def test_every_kind_of_toast_can_be_read(browser: Browser, ui_url: str, theme: T
     """The contrast of texts, actions and icons with their toast is at least 4.5:1."""
     with profile(browser, theme=theme) as tabs:
         page = tabs.open(f"{ui_url}/settings/general")
-        expect(page.get_by_text("All checks passed")).to_be_visible()
+        expect(page.get_by_text("All checks passed.")).to_be_visible()
         page.evaluate(
             """async () => {
             const module = new URL("components/toast.js", document.querySelector("script[type=module]").src);

@@ -1,65 +1,19 @@
-"""The reader: from a hit to its marked place, as pages and as text, by keyboard, on a phone; and documents that attack it."""
+"""The reader: from a hit to its marked place, as pages and as text, by keyboard, on a phone."""
 
-import http.server
 import re
-import threading
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.readers import samples
-from tests.ui.harness import PHONE, ApiHelper, Tabs, profile, violations
+from tests.ui.harness import PHONE, ApiHelper, profile, violations
 from tests.wait_until import LIMIT
 
 pytestmark = pytest.mark.browser
 
 PAGES = 60
 CODE = "".join(f"def stone_{number}():\n    return {number}\n" for number in range(120))
-_HOSTILE = """# Wharf
-
-The wharf ledger is safe to read.
-
-<script>alert(1); fetch("ORIGIN/script")</script>
-<img src="ORIGIN/img.png" onerror="alert(1)"><svg onload="alert(1)"><script>alert(1)</script></svg>
-<style>@import url("ORIGIN/style.css"); body { background: url(ORIGIN/body.png) }</style>
-<div style="background: url(ORIGIN/div.png)" class="toast" id="location" name="body">styled</div>
-<iframe src="ORIGIN/frame"></iframe><object data="ORIGIN/object"></object><embed src="ORIGIN/embed">
-<form action="ORIGIN/form"><input name="attributes" autofocus onfocus="alert(1)"></form>
-<link rel="stylesheet" href="ORIGIN/link.css"><meta http-equiv="refresh" content="0;url=ORIGIN/meta"><base href="ORIGIN/">
-<video src="ORIGIN/video" poster="ORIGIN/poster"></video><math><mtext><style><img src=x onerror=alert(1)></style></math>
-
-![tracker](ORIGIN/markdown.png) [run](javascript:alert(1)) [data](data:text/html,<script>alert(1)</script>) [own](/api/keys)
-
-The end of the wharf.
-"""
-
-
-@contextmanager
-def other_origin() -> Generator[tuple[str, list[str]]]:
-    """A server of another origin, and the paths that were requested from it."""
-    requested: list[str] = []
-
-    class Recorder(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            requested.append(self.path)
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", requested
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def add_files(api: ApiHelper, base: str, files: dict[str, bytes]) -> dict[str, str]:
@@ -154,32 +108,3 @@ def test_code_has_line_numbers_and_the_reader_works_in_chinese_on_a_phone(
         page.get_by_role("navigation", name="大纲").get_by_role("button", name="Rye").click()
         assert violations(page) == []
         assert tabs.errors == []
-
-
-def test_nothing_of_a_hostile_document_runs_or_loads_from_elsewhere(
-    tabs: Tabs, ui_url: str, api: ApiHelper
-) -> None:
-    base = api.create_base("Hostile")
-    with other_origin() as (origin, requested):
-        hostile = _HOSTILE.replace("ORIGIN", origin)
-        page_html = f"<html><head><title>t</title></head><body><h1>Wharf</h1><p>The wharf ledger is safe to read.</p>{hostile}</body></html>"
-        title = "<img src=x onerror=alert(1)>\u202efdp.md"
-        items = add_files(api, base, {title: hostile.encode(), "page.html": page_html.encode()})
-        loaded: list[str] = []
-        dialogs: list[str] = []
-        page = tabs.context.new_page()
-        page.on("request", lambda request: loaded.append(request.url))
-        page.on("dialog", lambda dialog: dialogs.append(dialog.message) or dialog.dismiss())
-        for item in items.values():
-            page.goto(f"{ui_url}/b/{base}/i/{item}/read")
-            expect(page.locator(".text-block", has_text="wharf ledger is safe").first).to_be_visible()
-            document = page.locator(".reader-document")
-            assert (
-                document.locator("img, svg, iframe, form, input, style, script, object, embed, video").count()
-                == 0
-            )
-            assert document.locator("[style], [id], [name], [onclick], [onload]").count() == 0
-            assert document.locator("a:not([href^='http'])[href]").count() == 0
-        assert dialogs == []
-        assert [url for url in loaded if not url.startswith((ui_url, "blob:", "data:"))] == []
-        assert requested == []

@@ -77,7 +77,9 @@ export function errorMessage(code, message) {
   if (!entry) return message;
   if (typeof entry === "string") return entry.replace("{message}", message);
   const found = entry.pattern.exec(message);
-  return found ? entry.text.replace(/\{(\d)\}/g, (_, n) => found[Number(n)] ?? "") : entry.other;
+  return found
+    ? entry.text.replace(/\{(\d)\}/g, (_, n) => found[Number(n)] ?? "")
+    : entry.other.replace("{message}", message);
 }
 
 /** @param {{code?: string, message?: string} | null | undefined} problem an error as part of a response */

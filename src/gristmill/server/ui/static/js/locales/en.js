@@ -100,4 +100,22 @@ export const messages = {
     one: "{n} other passage that the model read",
     other: "{n} other passages that the model read",
   },
+  "{n} problems": { one: "{n} problem", other: "{n} problems" },
+  "{n} documents were added": { one: "{n} document was added", other: "{n} documents were added" },
+  "{n} documents contain others": { one: "{n} document contains others", other: "{n} documents contain others" },
+  "{n} documents were read": { one: "{n} document was read", other: "{n} documents were read" },
+  "{n} documents were split into chunks": {
+    one: "{n} document was split into chunks",
+    other: "{n} documents were split into chunks",
+  },
+  "{n} documents are searchable": { one: "{n} document is searchable", other: "{n} documents are searchable" },
+  "Images and tables of {n} documents were described": {
+    one: "Images and tables of {n} document were described",
+    other: "Images and tables of {n} documents were described",
+  },
+  "{n} documents were indexed": { one: "{n} document was indexed", other: "{n} documents were indexed" },
+  "{n} items failed": { one: "{n} item failed", other: "{n} items failed" },
+  "{n} deletions were requested": { one: "{n} deletion was requested", other: "{n} deletions were requested" },
+  "{n} deletions were completed": { one: "{n} deletion was completed", other: "{n} deletions were completed" },
+  "{n} items are being reindexed": { one: "{n} item is being reindexed", other: "{n} items are being reindexed" },
 };

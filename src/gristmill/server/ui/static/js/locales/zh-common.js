@@ -302,7 +302,7 @@ export const messages = {
   View: "视图",
   Search: "搜索",
   Progress: "进度",
-  Item: "项目",
+  "Open document": "打开的文档",
   "No matches": "没有符合的项目",
   "No item matches this filter.": "没有项目符合此筛选。",
   "Nothing here yet": "这里还没有内容",

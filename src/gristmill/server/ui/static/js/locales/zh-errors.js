@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * Simplified Chinese for the server's messages, by their code. `{1}`, `{2}` are what the pattern finds in the English
- * message, `{message}` is that message. A code that is missing here is shown in English.
+ * message, `{message}` is that message. `other` is for messages that the pattern does not match. A code that is missing here is shown in English.
  */
 
 /** @typedef {string | {pattern: RegExp, text: string, other: string}} ErrorText */
@@ -198,7 +198,11 @@ export const errors = {
   unreadable: "来源存在，但无法读取。",
   blob_gone: "上传文件的内容已不在存储中，请重新上传。",
   blob_store_unavailable: "上传文件的存储不可用，将自动重试。",
-  unsupported_type: "不支持这种文件类型。{message}",
+  unsupported_type: {
+    pattern: /^(.+): It is neither text nor a document of a known format\.$/,
+    text: "不支持这种文件类型：{1} 既不是文本，也不是已知格式的文档。",
+    other: "不支持这种文件类型。{message}",
+  },
   unknown_encoding: "文本不是 UTF-8 编码，请另存为 UTF-8 后重新添加。",
   no_text: "文档中没有可提取的文本。",
   cancelled: "任务在完成之前被取消。",

@@ -98,7 +98,9 @@ function basePage(id, base, route) {
           ${treeHead(route)}
           ${view.box}${emptyView}
         </section>
-        <section class="base-pane" aria-label="${() => (current.value ? t("Item") : t("Search"))}">${pane}</section>
+        <section class="base-pane" aria-label="${() => (current.value
+          ? t("Open document")
+          : t("Search"))}">${pane}</section>
       </div>
       ${uploadPanel(id, tree)}${dropTarget}
     </div>

@@ -1,26 +1,24 @@
 // @ts-check
-/** The timeline of events by day, newest first, with filters by base and kind. */
+/** The timeline of events by day, newest first, with filters by base and kind. Routine is grouped; failures stand out. */
 
 import "../admin-locale.js";
 import { api } from "../api.js";
-import { baseName, bases } from "../bases.js";
+import { bases } from "../bases.js";
 import { computed, each, html, signal } from "../core.js";
 import { resource } from "../resource.js";
-import { formatDay, formatTime, problemMessage, t } from "../i18n.js";
+import { formatDay, t } from "../i18n.js";
 import { button } from "../components/button.js";
-import { dot, emptyState, errorBanner, setPageTitle } from "../components/status.js";
+import { emptyState, errorBanner, setPageTitle } from "../components/status.js";
 import { segments, tabs } from "../components/tabs.js";
 import { showError } from "../components/toast.js";
 import { go, setQuery } from "../router.js";
+import { groupEvents } from "./events/group.js";
+import { entryRow } from "./events/event-rows.js";
 
-/** @import { Tone } from "../components/status.js" */
 /** @import { Resource } from "../resource.js" */
 /** @import { LiveRoute } from "../router.js" */
 
-/**
- * @typedef {{id: string, type: string, baseId: string | null, subject: string | null, data: Record<string, any>,
- *   at: string}} Event
- */
+/** @import { Event } from "./events/group.js" */
 /** @typedef {{items: Event[], nextCursor: string | null, titles: Record<string, string>}} Page */
 
 const LATEST = "9223372036854775807";
@@ -50,42 +48,6 @@ const KINDS = {
   ],
   problems: ["ItemFailed", "BaseFailed", "Reconciled"],
 };
-
-/** @type {Record<string, string>} the text of each event; `{…}` is filled in from its data */
-const DESCRIPTIONS = {
-  DocumentUploadCompleted: "was added",
-  EmbeddedDocumentsExtracted: "contains {documents} documents",
-  DocumentContentExtracted: "was read: {characters} characters",
-  DocumentChunkingCompleted: "was split into {chunks} chunks",
-  DocumentIndexingCompleted: "is searchable with {chunks} chunks",
-  AllAssetsAnalyzed: "has descriptions for {assets} images and tables",
-  DocumentIngestionCompleted: "was indexed as version {version}",
-  ItemFailed: "failed",
-  ContainerAdded: "was added; its contents follow",
-  ContainerExpanded: "was scanned",
-  ItemsDeleted: "{items} items were deleted",
-  ItemsRemoved: "removed items: {items}, chunks: {chunks}",
-  ReindexAccepted: "is being reindexed",
-  KnowledgeSpaceAllDocumentsIngested: "Everything is indexed: {completed} completed, {failed} failed",
-  BaseCreated: "was created",
-  BaseChanged: "was changed",
-  BaseFailed: "failed",
-  BaseRestored: "was restored",
-  BaseEmbedderSuggested: "has texts that another embedder knows better",
-  BaseEmbedderCompared: "compared its embedders",
-  BaseEmbedderSwitched: "has another embedder",
-  BaseDeleted: "was deleted",
-  BaseRemoved: "was removed with {items} items",
-  Reconciled: "The reconciler fixed an inconsistency",
-};
-
-/** @param {Event} event @returns {Tone} */
-function toneOf(event) {
-  if (event.type === "ItemFailed" || event.type === "BaseFailed") return "failed";
-  if (event.type === "Reconciled") return "warn";
-  if (/IngestionCompleted|AllDocumentsIngested|BaseRestored|BaseCreated/.test(event.type)) return "ok";
-  return "off";
-}
 
 /** @param {"timeline" | "webhooks"} current */
 export const viewSwitch = (current) =>
@@ -137,12 +99,9 @@ export function page(route) {
     }
   };
   const rows = each(
-    () => groupByDay(timeline.value.events),
+    () => groupEvents(timeline.value.events, formatDay),
     (entry) => entry.key,
-    (entry) => {
-      const { day, event } = entry.peek();
-      return event ? eventRow(event, () => timeline.value.titles) : dayRow(day ?? "");
-    },
+    (entry) => entryRow(entry, () => timeline.value.titles, () => applyFilter({ kind: "problems" })),
   );
   return html`
     <div class="page">
@@ -188,58 +147,5 @@ function baseSelect(base, applyFilter) {
       <option value="">${t("All bases")}</option>
       ${options}
     </select>
-  `;
-}
-
-/** @param {string} day */
-const dayRow = (day) =>
-  html`
-    <div role="listitem" class="day">
-      <h2>${day}</h2>
-    </div>
-  `;
-
-/** @param {Event[]} events @returns {{key: string, day?: string, event?: Event}[]} */
-function groupByDay(events) {
-  /** @type {{key: string, day?: string, event?: Event}[]} */ const rows = [];
-  let last = "";
-  for (const event of events) {
-    const day = formatDay(event.at);
-    if (day !== last) rows.push({ key: day, day });
-    last = day;
-    rows.push({ key: event.id, event });
-  }
-  return rows;
-}
-
-/** @param {Event} event @returns {string} */
-function describe(event) {
-  const { documents, assets, items, chunks, characters } = event.data;
-  const n = [documents, assets, items, chunks, characters].find((value) => typeof value === "number");
-  return t(DESCRIPTIONS[event.type] ?? event.type, { ...event.data, n });
-}
-
-/** @param {Event} event @param {() => Record<string, string>} titles */
-function eventRow(event, titles) {
-  const { data, baseId, subject } = event;
-  const title = () => (subject ? titles()[subject] ?? data.title ?? t("Deleted item") : data.name ?? null);
-  const url = () => {
-    if (subject && titles()[subject]) return `/b/${baseId}/i/${subject}`;
-    return baseId && data.name ? `/b/${baseId}` : null;
-  };
-  const heading = () => {
-    if (!title()) return null;
-    return url() ? html`<a href="${url()}">${title()}</a>` : html`<b>${title()}</b>`;
-  };
-  return html`
-    <div class="event" role="listitem">
-      <time class="dim" datetime="${event.at}">${formatTime(event.at)}</time>
-      ${dot(() => toneOf(event))}
-      <div class="grow">
-        <div class="cut">${heading}<span class="${title() ? "dim" : ""}">${describe(event)}</span></div>
-        ${data.message ? html`<p class="error">${problemMessage(data)}</p>` : null}
-      </div>
-      <span class="dim small-text cut hide-phone">${() => (baseId ? baseName(baseId) : "")}</span>
-    </div>
   `;
 }

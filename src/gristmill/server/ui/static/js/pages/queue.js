@@ -129,13 +129,21 @@ function remainingTime(lane) {
 
 /** @param {Lane} lane */
 function laneUrl(lane) {
+  if (lane.kind === "other") return null; // work of the server itself
   if (lane.kind === "base") return `/b/${lane.id}`;
   return lane.kind === "connector" ? `/connectors/${lane.id}` : "/events/webhooks";
 }
 
+/** @param {Lane} lane */
+function laneName(lane) {
+  if (lane.kind === "webhook") return t("Webhook");
+  if (lane.lane === "refresh") return t("Checks of sources for changes");
+  return lane.lane === "reconcile" ? t("Reconciler") : lane.name;
+}
+
 /** @param {Signal<Lane>} lane @param {Resource<Queue>} queue */
 function laneRow(lane, queue) {
-  const name = () => (lane.value.kind === "webhook" ? t("Webhook") : lane.value.name);
+  const name = () => laneName(lane.value);
   const slots = () => t("{n} of {of} slots", { n: lane.value.running, of: lane.value.slots });
   const graph = () => sparkline(lane.value.done, { width: 120, height: 24, label: t("Jobs done") });
   return html`
