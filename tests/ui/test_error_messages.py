@@ -4,7 +4,8 @@ import re
 
 from tests.docs.pages import ROOT, read
 
-_LOCALE = ROOT / "src/gristmill/server/ui/static/js/locales/zh-errors.js"
+_FOLDER = ROOT / "src/gristmill/server/ui/static/js/locales"
+_LOCALES = (_FOLDER / "zh-errors.js", _FOLDER / "zh-admin-errors.js")
 # Sections of the page whose codes are printed by commands, and never reach a page.
 _COMMAND_LINE = ("At start-up", "Commands")
 # Defaults of classes, which nothing raises, and codes of the log.
@@ -39,6 +40,8 @@ def documented_codes() -> set[str]:
 
 def test_every_code_of_the_server_has_a_chinese_message() -> None:
     """A page shows it in place of the English one; parameters of the English message are kept by a pattern."""
-    translated = set(re.findall(r"^  (\w+): ", _LOCALE.read_text("utf-8"), re.MULTILINE))
+    translated = set(
+        re.findall(r"^  (\w+):", "".join(file.read_text("utf-8") for file in _LOCALES), re.MULTILINE)
+    )
     assert documented_codes() - translated == set()
     assert {code for code in translated if not code.startswith("why_")} - documented_codes() <= {"paused"}

@@ -68,6 +68,9 @@ export function t(sentence, values = {}) {
 /** @type {Record<string, import("./locales/zh-errors.js").ErrorText>} */
 const errorTexts = language === "zh" ? (await import("./locales/zh-errors.js")).errors : {};
 
+/** @param {typeof errorTexts} additional Messages of the server that only some pages show. */
+export const addErrors = (additional) => void Object.assign(errorTexts, additional);
+
 /**
  * A message of the server in the user's language, by its code; in English where there is no translation.
  * @param {string | undefined} code @param {string} message as the server sent it

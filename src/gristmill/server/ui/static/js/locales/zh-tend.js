@@ -130,4 +130,5 @@ export const messages = {
   "Stop sharing with {name}": "停止与 {name} 共享",
   deleted: "已删除",
   group: "群组",
+  "This could not be loaded. Reload the page.": "无法加载这部分内容。请重新加载页面。",
 };

@@ -7,6 +7,7 @@ import { errorMessage, formatBytes, formatDateTime, languageName, t } from "../.
 import { live } from "../../live.js";
 import { button, iconButton } from "../../components/button.js";
 import { icon, itemIcon } from "../../components/icon.js";
+import { lazy } from "../../components/lazy.js";
 import { kebab } from "../../components/menu.js";
 import { bar, emptyState, isContainer, relativeTime, status, statusOf } from "../../components/status.js";
 import { tabs } from "../../components/tabs.js";
@@ -18,7 +19,6 @@ import { waitingText } from "../../tree/waiting.js";
 import { warningsOf } from "../../tree/warnings.js";
 import { chunksTab } from "./chunks.js";
 import { checkNow, freshnessFacts, openExclusions } from "./freshness.js";
-import { assetsTab, contentTab, timelineTab } from "./item-tabs.js";
 
 /** @import { Signal } from "../../core.js" */
 /** @import { LiveRoute } from "../../router.js" */
@@ -110,10 +110,13 @@ function itemBody(item, base, id, route, actions) {
   const choose = (/** @type {string} */ chosen) => setQuery({ tab: chosen === "chunks" ? null : chosen });
   const content = () => {
     void version.value;
-    if (tab.value === "content") return contentTab(id);
-    if (tab.value === "assets") return assetsTab(id, actions.canChange());
-    if (tab.value === "timeline" && actions.canChange()) return timelineTab(id);
-    return chunksTab(id, route, actions.canChange());
+    const chosen = tab.value;
+    const canChange = actions.canChange();
+    if (chosen === "chunks" || (chosen === "timeline" && !canChange)) return chunksTab(id, route, canChange);
+    return lazy(() => import("./item-tabs.js"), (module) => {
+      if (chosen === "content") return module.contentTab(id);
+      return chosen === "assets" ? module.assetsTab(id, canChange) : module.timelineTab(id);
+    });
   };
   return html`
     <div class="scroll pane-body" tabindex="0" role="region" aria-label="${() => item.value.title}">
