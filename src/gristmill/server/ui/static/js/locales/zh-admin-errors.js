@@ -67,4 +67,25 @@ export const errors = {
   event_unknown: "没有这种事件：{message}",
   job_not_found: "没有这个任务，它可能早已结束。",
   key_not_found: "没有这个密钥。",
+  // why an item is not among the hits
+  why_low_score: {
+    pattern: /score is ([\d.]+)\..* below ([\d.]+)/,
+    text: "得分 {1}，低于下限 {2}。",
+    other: "得分过低。",
+  },
+  why_is_container: "容器本身没有文本，请查看其中的条目。",
+  why_never_extracted: "无法提取它的文本：{message}",
+  why_not_ready: "它尚不可搜索，仍在处理。",
+  why_no_text: "它没有文本。",
+  why_acl: { pattern: /Visible to: (.*)\./, text: "查看者没有权限。可见范围：{1}。", other: "查看者没有权限。" },
+  why_filter: { pattern: /The filter (\S+) /, text: "被筛选条件 {1} 排除。", other: "被筛选条件排除。" },
+  why_disabled_chunks: {
+    pattern: /^(\d+) of its (\d+)/,
+    text: "它的 {2} 个分块中有 {1} 个已停用，不会出现在结果中。",
+    other: "它的分块已停用。",
+  },
+  why_no_words: "它不含查询中的任何词。",
+  why_missing_words: { pattern: /contain: (.*)\./, text: "它最匹配的分块不含：{1}。", other: "它缺少部分词。" },
+  why_syntax: "查询要求短语或排除了某些词；去掉之后也许能找到它。",
+  why_ranked_below: "它最匹配的分块排名太靠后，只考虑每种搜索的前 100 名。",
 };

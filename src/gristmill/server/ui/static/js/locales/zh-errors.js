@@ -1,7 +1,8 @@
 // @ts-check
 /**
  * Simplified Chinese for the server's messages, by their code. `{1}`, `{2}` are what the pattern finds in the English
- * message, `{message}` is that message. `other` is for messages that the pattern does not match. A code that is missing here is shown in English.
+ * message, `{message}` is that message. `other` is for messages that the pattern does not match. A code that is missing
+ * here is shown in English.
  */
 
 /** @typedef {string | {pattern: RegExp, text: string, other: string}} ErrorText */
@@ -253,26 +254,5 @@ export const errors = {
   sealing_key_replaced: "加密密钥刚刚更换，请重试；如仍失败，请使用新密钥重启该进程。",
   database_unavailable: "数据库暂不可用，请稍后再试。",
   disk_full: "磁盘已满，请释放空间，之后会自动继续。",
-  // why an item is not among the hits
-  why_low_score: {
-    pattern: /score is ([\d.]+)\..* below ([\d.]+)/,
-    text: "得分 {1}，低于下限 {2}。",
-    other: "得分过低。",
-  },
-  why_is_container: "容器本身没有文本，请查看其中的条目。",
-  why_never_extracted: "无法提取它的文本：{message}",
-  why_not_ready: "它尚不可搜索，仍在处理。",
-  why_no_text: "它没有文本。",
-  why_acl: { pattern: /Visible to: (.*)\./, text: "查看者没有权限。可见范围：{1}。", other: "查看者没有权限。" },
-  why_filter: { pattern: /The filter (\S+) /, text: "被筛选条件 {1} 排除。", other: "被筛选条件排除。" },
-  why_disabled_chunks: {
-    pattern: /^(\d+) of its (\d+)/,
-    text: "它的 {2} 个分块中有 {1} 个已停用，不会出现在结果中。",
-    other: "它的分块已停用。",
-  },
-  why_no_words: "它不含查询中的任何词。",
-  why_missing_words: { pattern: /contain: (.*)\./, text: "它最匹配的分块不含：{1}。", other: "它缺少部分词。" },
-  why_syntax: "查询要求短语或排除了某些词；去掉之后也许能找到它。",
-  why_ranked_below: "它最匹配的分块排名太靠后，只考虑每种搜索的前 100 名。",
   paused: "该知识库的队列已暂停，恢复后继续。",
 };

@@ -1,5 +1,5 @@
 // @ts-check
-/** The timeline of events by day, newest first, with filters by base and kind. Routine is grouped; failures stand out. */
+/** The timeline of events by day, newest first, filtered by base and kind. Routine is grouped; failures stand out. */
 
 import "../admin-locale.js";
 import { api } from "../api.js";

@@ -4,8 +4,8 @@
 import { html } from "../../core.js";
 import { formatNumber, t } from "../../i18n.js";
 import { itemIcon } from "../../components/icon.js";
+import { lazy } from "../../components/lazy.js";
 import { readable } from "../../readable.js";
-import { explainInWords } from "../../search/explain.js";
 
 /**
  * @typedef {{chunkId: string, itemId: string, baseId: string, title: string, type: string, text: string,
@@ -111,9 +111,13 @@ function explanationView(hit, mode) {
       ${terms.length ? row(t("Matched words"), matches, "wide") : null}
     </dl>
   `;
+  const words = lazy(
+    () => import("../../search/explain.js"),
+    ({ explainInWords }) => html`<p>${explainInWords(hit, mode, isInTitle)}</p>`,
+  );
   return html`
     <div class="hit-reason">
-      <p>${explainInWords(hit, mode, isInTitle)}</p>
+      ${words}
       <details><summary>${t("Figures")}</summary>${figures}</details>
     </div>
   `;

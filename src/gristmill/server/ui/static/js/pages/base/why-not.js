@@ -3,10 +3,12 @@
 
 import { api } from "../../api.js";
 import { effect, html, signal } from "../../core.js";
-import { errorMessage, t } from "../../i18n.js";
+import { addErrors, errorMessage, language, t } from "../../i18n.js";
 import { dialog } from "../../components/dialog.js";
 import { icon, itemIcon } from "../../components/icon.js";
 import { showError } from "../../components/toast.js";
+
+if (language === "zh") addErrors((await import("../../locales/zh-admin-errors.js")).errors);
 
 /** @import { Signal } from "../../core.js" */
 

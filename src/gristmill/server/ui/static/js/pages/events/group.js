@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Groups the events of a timeline, so that failures stand out: between two problems, routine events of one kind and base
- * become one entry; so do failures of one kind with the same error that follow each other. Pure functions.
+ * Groups the events of a timeline, so that failures stand out: between two problems, routine events of one kind and
+ * base become one entry; so do failures with the same error that follow each other. Pure functions.
  */
 
 /**
