@@ -4,7 +4,7 @@ import re
 import time
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.readers import samples
 from tests.ui.harness import PHONE, ApiHelper, profile, violations
@@ -87,6 +87,22 @@ def test_a_hit_opens_its_page_with_the_passage_marked(page: Page, ui_url: str, a
     expect(page.get_by_role("searchbox", name="Search this base")).to_have_value("heron millrace")
 
 
+def reload_with_late_beginning(page: Page) -> None:
+    """Open the passage again; the beginning of the text, requested before the passage was known, arrives after it."""
+    searches, beginnings = list[Route](), list[Route]()
+    page.route("**/search", lambda route: searches.append(route))
+    page.route(re.compile(r"/rendered\?at=0$"), lambda route: beginnings.append(route))
+    with page.expect_request(re.compile(r"/rendered\?at=0$")):
+        page.reload()
+    searches[0].continue_()
+    expect(page.locator(".code-line.passage").first).to_be_in_viewport()
+    with page.expect_response(re.compile(r"/rendered\?at=0$")) as response:
+        beginnings[0].continue_()
+    response.value.finished()
+    expect(page.locator(".code-line.passage").first).to_be_in_viewport()
+    page.unroute_all()
+
+
 def test_code_has_line_numbers_and_the_reader_works_in_chinese_on_a_phone(
     browser: Browser, ui_url: str, api: ApiHelper
 ) -> None:
@@ -104,6 +120,7 @@ def test_code_has_line_numbers_and_the_reader_works_in_chinese_on_a_phone(
         expect(page.get_by_role("button", name="返回搜索")).to_be_visible()
         assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
+        reload_with_late_beginning(page)
         page.goto(f"{ui_url}/b/{base}/i/{items['deck.pptx']}/read")
         expect(page.get_by_text("第 2 张幻灯片")).to_be_visible()
         page.get_by_role("button", name="大纲").click()

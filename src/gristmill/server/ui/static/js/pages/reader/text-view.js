@@ -40,6 +40,7 @@ export function textView(item, title, passage, headings, wanted) {
   /** @type {{previous: number | null, next: number | null}} */ let edges = { previous: null, next: null };
   let [first, last] = [0, 0]; // the characters that are shown
   let isLoading = false;
+  let lastReplace = 0; // responses can arrive in another order than their requests
   const abort = new AbortController();
   const fetchAt = (/** @type {number} */ at) =>
     api.get(`/knowledge-items/${item}/rendered`, { at: String(Math.max(0, at)) }, abort.signal);
@@ -56,8 +57,10 @@ export function textView(item, title, passage, headings, wanted) {
     return nodes;
   };
   const replace = async (/** @type {number} */ at) => {
+    const number = ++lastReplace;
     try {
       const window = await fetchAt(at);
+      if (number !== lastReplace) return;
       body.replaceChildren(...elements(window.blocks, null));
       [first, last] = [window.blocks[0]?.start ?? 0, window.blocks.at(-1)?.end ?? 0];
       edges = window;
