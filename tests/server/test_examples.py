@@ -41,6 +41,8 @@ WITHOUT = {
     "Page_UserOut_",
     "Page_WebhookOut_",
     "NewBaseItems",
+    "NewOwnKey",
+    "OwnRoleOut",
     "StorageOut",
     "TaggedOut",
     "TaggedSelection",

@@ -294,3 +294,33 @@ def test_commands_manage_users_and_groups(tmp_path: Path, cache_dir: Path) -> No
         unknown = run_command(env, "user", "delete", "bob@x.org")
         assert unknown.returncode != 0
         assert "no user" in unknown.stderr
+
+
+async def test_a_person_makes_keys_of_their_own_that_end_with_them(
+    mill: app.Gristmill, http: httpx.AsyncClient
+) -> None:
+    """A key has at most the role of its person, creates no keys, and others don't see it."""
+    ann, bob = (
+        await new_user(http, "Ann", role="editor", password=PASSWORD),
+        await new_user(http, "Bob", password=PASSWORD),
+    )
+    async with client_with_key(mill, None) as annes, client_with_key(mill, None) as bobs:
+        for client, user in ((annes, ann), (bobs, bob)):
+            assert (await sign_in(client, user["email"])).status_code == 201
+            client.headers.update(SAME_ORIGIN)
+        made = (await annes.post("/api/session/keys", json={"name": "mine", "role": "admin"})).json()
+        assert (made["role"], made["userId"]) == ("editor", ann["id"])
+        assert [key["name"] for key in (await annes.get("/api/session/keys")).json()["items"]] == ["mine"]
+        assert (await bobs.get("/api/session/keys")).json()["items"] == []
+        refused = await bobs.delete(f"/api/session/keys/{made['id']}")
+        assert (refused.status_code, refused.json()["code"]) == (404, "key_not_found")
+        async with client_with_key(mill, made["key"]) as program:
+            assert (await program.get("/api/session")).json()["user"]["id"] == ann["id"]
+            refused = await program.post("/api/session/keys", json={"name": "another"})
+            assert (refused.status_code, refused.json()["code"]) == (403, "sign_in_required")
+            second = (await annes.post("/api/session/keys", json={"name": "second"})).json()
+            assert (await annes.delete(f"/api/session/keys/{second['id']}")).status_code == 204
+            await http.delete(f"/api/users/{ann['id']}")
+            assert (await program.get("/api/session")).status_code == 401
+    assert (await http.get(f"/api/api-keys/{made['id']}")).status_code == 404
+    assert (await http.get("/api/session/keys")).json()["code"] == "sign_in_required"

@@ -208,11 +208,34 @@ def test_an_admin_shares_a_base_and_a_person_with_a_password_sees_it(
                 theirs = other.open(server.url)
                 sign_in_with_password(theirs, "bob@x.org")
                 expect(theirs.get_by_role("link", name="Recipes").first).to_be_visible()
+                make_and_revoke_a_key(theirs, server.url)
+                row.get_by_label("What Bob may do").select_option("owner")
+                theirs.goto(f"{server.url}/b/{base}")
+                theirs.get_by_role("button", name="Settings").click()
+                expect(theirs.get_by_role("list", name="Shared with")).to_contain_text("Bob")
+                expect(theirs.get_by_role("button", name="Delete base")).to_be_visible()
                 row.get_by_role("button", name="Stop sharing with Bob").click()
                 expect(row).to_have_count(0)
                 theirs.reload()
                 expect(theirs.get_by_text("Recipes")).to_have_count(0)
                 assert tabs.errors == other.errors == []
+
+
+def make_and_revoke_a_key(page: Page, url: str) -> None:
+    """A person makes a key of their own, uses it, and revokes it."""
+    page.goto(f"{url}/settings/general")
+    page.get_by_role("button", name="New key").first.click()
+    page.get_by_label("Name").fill("notebook")
+    page.get_by_role("button", name="Create").click()
+    secret = page.locator("code", has_text="gm_").first.inner_text()
+    page.get_by_role("button", name="Done").click()
+    headers = {"Authorization": f"Bearer {secret}"}
+    caller = httpx.get(f"{url}/api/session", headers=headers, trust_env=False).json()
+    assert caller["user"]["email"] == "bob@x.org"
+    page.get_by_role("button", name="Revoke notebook").click()
+    page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+    expect(page.get_by_text("No API keys yet")).to_be_visible()
+    assert httpx.get(f"{url}/api/session", headers=headers, trust_env=False).status_code == 401
 
 
 def sign_in_with_password(page: Page, email: str) -> None:

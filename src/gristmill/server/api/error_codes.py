@@ -33,6 +33,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
         "path_not_allowed",
         "role_too_low",
         "scim_local_admin",
+        "sign_in_required",
         "wrong_password",
     ),
     404: (

@@ -8,10 +8,18 @@ from fastapi import Query, Response
 from gristmill.catalog import BaseId, ItemId
 from gristmill.catalog import shares as base_shares
 from gristmill.errors import FieldError, Invalid
+from gristmill.operations import guards
 from gristmill.operations import share as operations
 from gristmill.server.api.context import CurrentCaller, CurrentContext, PathBase, PathUser
 from gristmill.server.api.router import ApiRouter
-from gristmill.server.api.schemas.shares import PrincipalText, ShareIn, ShareOut, Shares, UserAccessOut
+from gristmill.server.api.schemas.shares import (
+    OwnRoleOut,
+    PrincipalText,
+    ShareIn,
+    ShareOut,
+    Shares,
+    UserAccessOut,
+)
 
 router = ApiRouter("/api", tag="users")
 
@@ -23,6 +31,17 @@ async def list_shares(base_id: PathBase, context: CurrentContext, caller: Curren
         entries = await base_shares.list_shares(tx, base_id)
         named = await operations.with_names(tx, caller.org, entries)
     return Shares(items=[ShareOut.of(entry) for entry in named])
+
+
+@router.get("/knowledge-bases/{base_id}/role")
+async def get_own_role(base_id: PathBase, context: CurrentContext, caller: CurrentCaller) -> OwnRoleOut:
+    """Say what the caller may do with a base: as its reader, editor or owner. Admins own every base."""
+    if caller.viewer.is_admin:
+        return OwnRoleOut(role="owner")
+    own = "editor" if caller.role == "editor" else "reader"
+    async with context.db.connection() as tx:
+        await guards.require_base(tx, base_id, caller.viewer)
+        return OwnRoleOut(role=await base_shares.base_role(tx, base_id, caller.viewer, own))
 
 
 @router.put("/knowledge-bases/{base_id}/shares")

@@ -85,6 +85,18 @@ class NewKeyIn(RequestModel):
         )
 
 
+class NewOwnKey(RequestModel):
+    """A key to create for oneself. Its `role` is one's own by default; the lower of both counts with every request."""
+
+    name: Name
+    role: Literal["reader", "editor", "admin"] | None = None
+    expires_at: Timestamp | None = None
+
+    def check_expiry(self) -> None:
+        """Raise `Invalid` if the key would have expired already."""
+        _require_future(self.expires_at)
+
+
 class ChangedKey(RequestModel):
     """Changes to a key; `expiresAt: null` removes its expiry."""
 

@@ -19,6 +19,12 @@ class ShareIn(RequestModel):
     role: BaseRole
 
 
+class OwnRoleOut(ApiModel):
+    """What the caller may do with a base."""
+
+    role: BaseRole
+
+
 class ShareOut(ApiModel):
     """An entry of a base's access list. Without a `role`, whoever it names has their own. `exists` is false for a user or group that
     was deleted."""

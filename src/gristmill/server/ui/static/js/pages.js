@@ -29,7 +29,7 @@ export const pages = [
     key: (params) => params.item,
     nav: "/",
   },
-  { paths: ["/b/:base/settings"], load: () => import("./pages/base-settings.js"), nav: "/", audience: "admin" },
+  { paths: ["/b/:base/settings"], load: () => import("./pages/base-settings.js"), nav: "/" },
   {
     paths: ["/connectors", "/connectors/:connector", "/connectors/:connector/runs/:run"],
     load: () => import("./pages/connectors.js"),

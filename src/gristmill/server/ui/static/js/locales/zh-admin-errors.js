@@ -7,6 +7,7 @@
 export const errors = {
   bad_password_or_email: "邮箱或密码不正确，请重试。",
   user_inactive: "您的账户未启用，请联系管理员。",
+  sign_in_required: "请以您自己的身份登录后再操作，或联系管理员。",
   wrong_password: "当前密码不正确，请重试。",
   not_a_user: "此功能只适用于有密码的用户。您使用密钥或通过 OpenID 提供方登录。",
   bad_password: "密码须为 10 到 1000 个字符，请另选一个。",

@@ -10,10 +10,12 @@ import { confirm } from "../components/dialog.js";
 import { setPageTitle } from "../components/status.js";
 import { showError, toast } from "../components/toast.js";
 import { go } from "../router.js";
+import { allows } from "../session.js";
 import { embedderField } from "./base/embedder.js";
 import { exportBase } from "./base/portable.js";
 import { questionList } from "./base/questions.js";
 import { retentionSection } from "./base/retention.js";
+import { mayManage } from "./base/role.js";
 import { sharingCard } from "./base/sharing.js";
 
 /** @import { ApiError } from "../api.js" */
@@ -25,6 +27,7 @@ import { sharingCard } from "./base/sharing.js";
 export function page(route) {
   const id = route.peek().params.base;
   const base = baseById(() => id);
+  const canManage = mayManage(id);
   setPageTitle(() => t("Settings of {name}", { name: base.value?.name ?? "" }));
   const loaded = signal(/** @type {{data: Base, etag: string | null} | null} */ (null));
   // Sharing changes the version of the base, but nothing that the form shows.
@@ -51,8 +54,12 @@ export function page(route) {
         </h1>
       </div>
       <div class="scroll">
-        ${sharingCard(id, refreshEtag)}
-        ${() => (loaded.value ? [settingsForm(loaded.value.data, () => etag, loaded), retentionSection(id)] : null)}
+        ${() => (canManage.value ? sharingCard(id, refreshEtag) : null)}
+        ${() => (canManage.value && loaded.value ? settingsForm(loaded.value.data, () => etag, loaded) : null)}
+        ${() => (allows("admin") && loaded.value ? retentionSection(id) : null)}
+        ${() => (canManage.value === false
+          ? html`<p>${t("Only owners of the base and admins change its settings.")}</p>`
+          : null)}
       </div>
     </div>
   `;
@@ -112,7 +119,7 @@ function settingsForm(base, etag, loaded) {
       )}
       <p class="bad" role="alert">${() => errorText.value}</p>
       <div class="save"><button class="button primary">${t("Save")}</button></div>
-      ${portableFields(base)}
+      ${allows("admin") ? portableFields(base) : null}
       ${dangerZone(base, loaded)}
     </form>
   `;
@@ -158,10 +165,10 @@ function generalFields(base, loaded) {
         <span>${t("Name")}</span>
         <input name="name" required maxlength="200" .value=${base.name}>
       </label>
-      ${embedderField(base, () => reload().catch(showError))}
+      ${allows("admin") ? embedderField(base, () => reload().catch(showError)) : null}
       <div class="field">
         <span>${t("Index")}</span>
-        <p>${indexName(base.index)} ${indexChange(base)}</p>
+        <p>${indexName(base.index)} ${allows("admin") ? indexChange(base) : null}</p>
       </div>
       <label class="field">
         <span>${t("When a worker stops unexpectedly")}</span>

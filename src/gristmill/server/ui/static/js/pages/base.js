@@ -22,6 +22,7 @@ import { searchPane } from "./base/search.js";
 import { createSelection } from "./base/selection.js";
 import { treeHead } from "./base/sort.js";
 import { banners, summary, watchQueue } from "./base/summary.js";
+import { mayManage } from "./base/role.js";
 import { tendingActions } from "./base/tending-actions.js";
 import { toolbar } from "./base/toolbar.js";
 import { dropZone, uploadPanel } from "./base/upload.js";
@@ -134,6 +135,7 @@ function onPageKey(key, action) {
  * @param {Computed<boolean>} canChange
  */
 function topBar(id, base, tree, openAddDialog, canChange) {
+  const canManage = mayManage(id);
   const openSettings = () => go(`/b/${id}/settings`);
   const confirmReindex = () => reindexAll(/** @type {Base} */ (base.peek()), tree);
   const settingsEntry = { label: t("Settings"), icon: "gear", onselect: openSettings };
@@ -141,13 +143,13 @@ function topBar(id, base, tree, openAddDialog, canChange) {
   const menu = () => [
     { label: t("New folder"), icon: "folder", onselect: newFolder },
     { label: t("Reindex all"), icon: "retry", onselect: confirmReindex },
-    allows("admin") ? settingsEntry : null,
+    canManage.value ? settingsEntry : null,
   ];
   const changeButtons = () =>
     html`
       ${kebab(t("More"), menu)}
       <span class="hide-phone">
-        ${allows("admin") ? iconButton(t("Settings"), "gear", openSettings) : null}
+        ${() => (canManage.value ? iconButton(t("Settings"), "gear", openSettings) : null)}
         ${button(t("New folder"), newFolder, { icon: "folder", kind: "quiet" })}
         ${button(t("Reindex all"), confirmReindex, { icon: "retry", kind: "quiet" })}
       </span>

@@ -11,6 +11,7 @@ import { language, LANGUAGES, setLanguage, t } from "../../i18n.js";
 import { resource } from "../../resource.js";
 import { allows, session } from "../../session.js";
 import { theme } from "../../theme.js";
+import { ownKeys } from "./keys.js";
 
 /** @import { Resource } from "../../resource.js" */
 /** @import { Theme } from "../../theme.js" */
@@ -95,7 +96,7 @@ function userAccount(user, role, signOut) {
   return html`
     <p>${t("Signed in as {name} ({email}, role: {role}).", { name: user.name, email: user.email, role: t(role) })}</p>
     <div class="row">${button(t("Sign out"), signOut)}${button(t("Sign out everywhere"), signOutEverywhere)}</div>
-    ${user.hasPassword ? passwordForm() : null}
+    ${user.hasPassword ? passwordForm() : null} ${ownKeys()}
   `;
 }
 

@@ -20,37 +20,48 @@ import { resource } from "../../resource.js";
  *   expiresAt: string | null, lastUsedAt: string | null, createdAt: string}} Key
  */
 
-export function keysSection() {
+const ALL_KEYS = "/api-keys";
+const OWN_KEYS = "/session/keys";
+
+export const keysSection = () => keyList(ALL_KEYS, t("API keys"));
+
+/** The keys that the person who is signed in has made. */
+export const ownKeys = () => keyList(OWN_KEYS, t("Your API keys"));
+
+/** @param {string} path @param {string} title */
+function keyList(path, title) {
   /** @type {Resource<Key[]>} */
-  const keys = resource(() => fetchAll("/api-keys"));
-  const openDialog = () => openNewKeyDialog(() => keys.refresh());
+  const keys = resource(() => fetchAll(path));
+  const openDialog = () => openNewKeyDialog(path, () => keys.refresh());
   const rows = each(
     () => keys.value.value ?? [],
     (key) => key.id,
-    (key) => keyRow(key, () => revoke(key.peek(), keys)),
+    (key) => keyRow(key, () => revoke(path, key.peek(), keys)),
   );
   return html`
     ${() => errorBanner(keys.error.value)}
     <div class="section">
-      <h2>${t("API keys")}</h2>
+      <h2>${title}</h2>
       ${button(t("New key"), openDialog, { icon: "plus", small: true })}
     </div>
-    <div class="rows first" role="list" aria-label="${t("API keys")}">${rows}</div>
-    ${() => (keys.value.value?.length === 0 ? noKeys(openDialog) : null)}
+    <div class="rows first" role="list" aria-label="${title}">${rows}</div>
+    ${() => (keys.value.value?.length === 0 ? noKeys(path, openDialog) : null)}
   `;
 }
 
-/** @param {() => void} openDialog */
-const noKeys = (openDialog) =>
+/** @param {string} path @param {() => void} openDialog */
+const noKeys = (path, openDialog) =>
   emptyState(
     "key",
     t("No API keys yet"),
-    t("On this machine no key is needed. Programs and people on other machines need one."),
+    path === OWN_KEYS
+      ? t("A key lets your own programs and agents act as you. It ends with your account.")
+      : t("On this machine no key is needed. Programs and people on other machines need one."),
     button(t("New key"), openDialog, { icon: "plus" }),
   );
 
-/** @param {Key} key @param {Resource<Key[]>} keys */
-async function revoke(key, keys) {
+/** @param {string} path @param {Key} key @param {Resource<Key[]>} keys */
+async function revoke(path, key, keys) {
   const isConfirmed = await confirm({
     title: t("Revoke {name}?", { name: key.name }),
     text: t("Requests with this key will be rejected immediately. This can't be undone."),
@@ -58,7 +69,7 @@ async function revoke(key, keys) {
   });
   if (!isConfirmed) return;
   const optimistic = (keys.value.peek() ?? []).filter((other) => other.id !== key.id);
-  await keys.update(optimistic, () => api.delete(`/api-keys/${key.id}`));
+  await keys.update(optimistic, () => api.delete(`${path}/${key.id}`));
 }
 
 /** @param {Signal<Key>} key @param {() => void} onrevoke */
@@ -82,8 +93,8 @@ function keyRow(key, onrevoke) {
   `;
 }
 
-/** @param {() => void} oncreated */
-function openNewKeyDialog(oncreated) {
+/** @param {string} path @param {() => void} oncreated */
+function openNewKeyDialog(path, oncreated) {
   const errors = noErrors();
   const errorText = signal("");
   const secret = signal("");
@@ -91,15 +102,15 @@ function openNewKeyDialog(oncreated) {
     event.preventDefault();
     const data = new FormData(/** @type {HTMLFormElement} */ (event.target));
     const days = Number(data.get("days"));
-    const email = String(data.get("email")).trim();
+    const email = String(data.get("email") ?? "").trim();
     const body = {
       name: data.get("name"),
       role: data.get("role"),
-      principal: email ? { email, teams: [], groups: [] } : undefined,
+      ...(email ? { principal: { email, teams: [], groups: [] } } : {}),
       expiresAt: days ? new Date(Date.now() + days * 86_400_000).toISOString() : null,
     };
     try {
-      secret.value = (await api.post("/api-keys", body)).key;
+      secret.value = (await api.post(path, body)).key;
       oncreated();
     } catch (error) {
       errors.value = fieldErrors(error);
@@ -111,7 +122,7 @@ function openNewKeyDialog(oncreated) {
       html`
         <form @submit=${submit}>
           <div class="dialog-body">
-            ${newKeyFields(errors)}
+            ${newKeyFields(errors, path === OWN_KEYS)}
             ${() => (errorText.value ? html`<p class="error" role="alert">${errorText.value}</p>` : null)}
           </div>
           <footer>
@@ -125,8 +136,8 @@ function openNewKeyDialog(oncreated) {
   });
 }
 
-/** @param {Errors} errors */
-const newKeyFields = (errors) => [
+/** @param {Errors} errors @param {boolean} isOwn */
+const newKeyFields = (errors, isOwn) => [
   textField({ label: t("Name"), name: "name", required: true, focus: true, error: () => errors.value.name }),
   selectField({
     label: t("Role"),
@@ -135,7 +146,7 @@ const newKeyFields = (errors) => [
     choices: [["reader", t("reader")], ["editor", t("editor")], ["admin", t("admin")]],
     hint: t("Readers can search, editors can also add and delete, admins can do everything."),
   }),
-  textField({
+  isOwn ? null : textField({
     label: t("Act as (email)"),
     name: "email",
     type: "email",
