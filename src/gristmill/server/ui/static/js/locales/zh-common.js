@@ -3,6 +3,7 @@
 
 /** @import { Messages } from "../i18n.js" */
 export const messages = {
+  "Only owners of the base and admins change its settings.": "只有知识库的所有者和管理员可以更改其设置。",
   "The server returned {status}.": "服务器返回 {status}。",
   "The server can't be reached. Try again in a moment.": "无法连接服务器，请稍后再试。",
   now: "刚刚",

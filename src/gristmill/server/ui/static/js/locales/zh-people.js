@@ -7,7 +7,6 @@ export const messages = {
   "Your API keys": "您的 API 密钥",
   "A key lets your own programs and agents act as you. It ends with your account.":
     "密钥让您自己的程序和智能体以您的身份工作，并随您的账户一起失效。",
-  "Only owners of the base and admins change its settings.": "只有知识库的所有者和管理员可以更改其设置。",
   "Email address": "邮箱地址",
   Password: "密码",
   "Sign in with {name}": "使用 {name} 登录",

@@ -8,6 +8,8 @@
 export const messages = {
   Usage: "用量",
   Action: "操作",
+  "From day": "起始日期",
+  "To day": "结束日期",
   "Any action": "任何操作",
   Changes: "更改",
   Exports: "导出",

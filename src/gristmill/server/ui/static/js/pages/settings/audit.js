@@ -34,7 +34,15 @@ const filters = () => ({
   method: query.value.get("method"),
   action: query.value.get("action"),
   failed: query.value.get("failed"),
+  since: timeOf(query.value.get("since"), 0),
+  until: timeOf(query.value.get("until"), 1),
 });
+
+/** @param {string | null} day @param {number} later The beginning of a day, or of one later, in the browser's zone. */
+function timeOf(day, later) {
+  const [year, month, date] = (day ?? "").split("-").map(Number);
+  return day && date ? new Date(year, month - 1, date + later).toISOString() : null;
+}
 
 export function auditSection() {
   const entries = signal(/** @type {AuditEntry[] | null} */ (null));
@@ -105,9 +113,16 @@ function filterBar() {
     setQuery({ method: /** @type {HTMLSelectElement} */ (event.target).value });
   const onfailed = (/** @type {Event} */ event) =>
     setQuery({ failed: /** @type {HTMLInputElement} */ (event.target).checked ? "true" : null });
+  const dayField = (/** @type {string} */ name, /** @type {string} */ label) => {
+    const onchange = (/** @type {Event} */ event) =>
+      setQuery({ [name]: /** @type {HTMLInputElement} */ (event.target).value || null });
+    const value = query.peek().get(name) ?? "";
+    return html`<input type="date" aria-label="${label}" title="${label}" .value=${value} @change=${onchange}>`;
+  };
   return html`
     <div class="audit-bar">
       ${field("actor", t("Who"))}${field("path", t("Path"))}
+      ${dayField("since", t("From day"))}${dayField("until", t("To day"))}
       <select aria-label="${t("Action")}" @change=${onaction}>${actions}</select>
       <select aria-label="${t("Method")}" @change=${onmethod}>${methods}</select>
       <label class="tick">
