@@ -323,4 +323,6 @@ async def test_a_person_makes_keys_of_their_own_that_end_with_them(
             await http.delete(f"/api/users/{ann['id']}")
             assert (await program.get("/api/session")).status_code == 401
     assert (await http.get(f"/api/api-keys/{made['id']}")).status_code == 404
-    assert (await http.get("/api/session/keys")).json()["code"] == "sign_in_required"
+    assert (await http.get("/api/session/keys")).json()["items"] == []
+    refused = await http.post("/api/session/keys", json={"name": "local"})
+    assert refused.json()["code"] == "sign_in_required"

@@ -227,7 +227,7 @@ def make_and_revoke_a_key(page: Page, url: str) -> None:
     page.get_by_role("button", name="New key").first.click()
     page.get_by_label("Name").fill("notebook")
     page.get_by_role("button", name="Create").click()
-    secret = page.locator("code", has_text="gm_").first.inner_text()
+    secret = page.locator("code.secret").inner_text()
     page.get_by_role("button", name="Done").click()
     headers = {"Authorization": f"Bearer {secret}"}
     caller = httpx.get(f"{url}/api/session", headers=headers, trust_env=False).json()

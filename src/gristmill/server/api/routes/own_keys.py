@@ -19,9 +19,11 @@ router = ApiRouter("/api/session", tag="keys")
 
 @router.get("/keys")
 async def list_own_keys(context: CurrentContext, caller: CurrentCaller) -> Page[KeyOut]:
-    """List the keys of the person who is signed in, oldest first."""
+    """List the keys of the person who is signed in, oldest first; none for callers who are not a person."""
+    if caller.user is None:
+        return Page(items=[], next_cursor=None)
     async with context.db.connection() as tx:
-        keys = await identity.list_user_keys(tx, _require_user(caller))
+        keys = await identity.list_user_keys(tx, caller.user.id)
     return Page(items=[KeyOut.of(key) for key in keys], next_cursor=None)
 
 

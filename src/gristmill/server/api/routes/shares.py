@@ -36,11 +36,11 @@ async def list_shares(base_id: PathBase, context: CurrentContext, caller: Curren
 @router.get("/knowledge-bases/{base_id}/role")
 async def get_own_role(base_id: PathBase, context: CurrentContext, caller: CurrentCaller) -> OwnRoleOut:
     """Say what the caller may do with a base: as its reader, editor or owner. Admins own every base."""
-    if caller.viewer.is_admin:
-        return OwnRoleOut(role="owner")
     own = "editor" if caller.role == "editor" else "reader"
     async with context.db.connection() as tx:
         await guards.require_base(tx, base_id, caller.viewer)
+        if caller.viewer.is_admin:
+            return OwnRoleOut(role="owner")
         return OwnRoleOut(role=await base_shares.base_role(tx, base_id, caller.viewer, own))
 
 

@@ -57,13 +57,19 @@ export function page(route) {
         ${() => (canManage.value ? sharingCard(id, refreshEtag) : null)}
         ${() => (canManage.value && loaded.value ? settingsForm(loaded.value.data, () => etag, loaded) : null)}
         ${() => (allows("admin") && loaded.value ? retentionSection(id) : null)}
-        ${() => (canManage.value === false
-          ? html`<p>${t("Only owners of the base and admins change its settings.")}</p>`
-          : null)}
+        ${() => (canManage.value === false ? refusedNotice() : null)}
       </div>
     </div>
   `;
 }
+
+const refusedNotice = () =>
+  html`
+    <div class="settings">
+      <h2>${t("This page is for admins")}</h2>
+      <p>${t("Only owners of the base and admins change its settings.")}</p>
+    </div>
+  `;
 
 /**
  * The changes that the form asks for, as the API takes them. The chunk size only if someone changed it: the default

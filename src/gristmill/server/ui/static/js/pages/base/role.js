@@ -1,5 +1,5 @@
 // @ts-check
-/** Whether the caller manages a base: admins manage all of them, other people those that are shared with them as owner. */
+/** Whether the caller manages a base: admins manage all of them, others those that are shared with them as owner. */
 
 import { api } from "../../api.js";
 import { computed, effect, signal } from "../../core.js";
