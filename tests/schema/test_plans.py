@@ -185,9 +185,8 @@ async def base_page_counts(db: Database, base: UUID, item: UUID) -> dict[str, in
             statement = b"explain (analyze, buffers, format json) " + Queries(package)[name]
             for _ in range(2):  # the first may have hint bits to set
                 async with tx.transaction(force_rollback=True):
-                    cursor = await tx.execute(
-                        statement, {"id": base, "base": base, "set": base, "item": item, **parameters}
-                    )
+                    common = {"id": base, "base": base, "set": base, "item": item, "org": None}
+                    cursor = await tx.execute(statement, {**common, **parameters})
                     counts[name] = page_count(await explain(cursor))
     return counts
 
