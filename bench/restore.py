@@ -28,7 +28,7 @@ _BLOB = 4 << 20
 _ROWS = 2_000  # of 8 KB each, in one statement
 _FILL = """
 insert into chunk (set_id, item_id, version, index, text, start, "end", embedding)
-select %s, uuidv7(), 1, n, (select string_agg(md5(random()::text || n), '') from generate_series(1, 256)), 0, 1, '[1]'
+select %s, uuidv7(), 1, n, (select string_agg(md5(random()::text || n || m), '') from generate_series(1, 256) m), 0, 1, '[1]'
   from generate_series(1, %s) n"""
 
 

@@ -34,6 +34,9 @@ def main() -> int:
     return result.returncode
 
 
+_CONFIG = Path(__file__).with_name("schemathesis.toml")
+
+
 def run(env: dict[str, str], folder: Path, examples: int, phases: str) -> "subprocess.CompletedProcess[str]":
     """Run schemathesis against a new server."""
     env = {**env, "GRISTMILL_KEY_REQUESTS_PER_MINUTE": "10000000"}
@@ -41,7 +44,8 @@ def run(env: dict[str, str], folder: Path, examples: int, phases: str) -> "subpr
     with run_serve(env, log=folder / "log") as server:
         result = subprocess.run(
             [
-                *(sys.executable, "-m", "schemathesis.cli", "run", f"{server.url}/openapi.json"),
+                *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(_CONFIG)),
+                *("run", f"{server.url}/openapi.json"),
                 *("--header", f"Authorization: Bearer {key}"),
                 *("--max-examples", str(examples), "--phases", phases, "--workers", "2"),
                 *("--checks", "all", "--exclude-checks", "positive_data_acceptance"),

@@ -77,9 +77,9 @@ select * from found;
 select exists (select from api_key where role = 'admin' and (expires_at is null or expires_at > clock_now()));
 
 -- name: list_user_keys
--- Keys of a user, oldest first.
+-- Keys of a user, oldest first, after a cursor; all of them without a limit.
 select id, org_id, name, prefix, role, user_id, email, teams, groups, expires_at, last_used_at, created_at, updated_at
-  from api_key where user_id = %(user)s order by id;
+  from api_key where user_id = %(user)s and (%(after)s::uuid is null or id > %(after)s) order by id limit %(limit)s;
 
 -- name: sweep_sessions
 -- Deletes expired sessions.

@@ -65,9 +65,11 @@ async def list_keys(tx: Tx, org: OrgId, *, limit: int, after: KeyId | None = Non
     return await queries.many(tx, ApiKey, "list_keys", org=org, limit=limit, after=after)
 
 
-async def list_user_keys(tx: Tx, user_id: UUID) -> list[ApiKey]:
-    """Keys of a user in the order of their creation."""
-    return await queries.many(tx, ApiKey, "list_user_keys", user=user_id)
+async def list_user_keys(
+    tx: Tx, user_id: UUID, *, limit: int | None = None, after: UUID | None = None
+) -> list[ApiKey]:
+    """Keys of a user in the order of their creation; all of them without a limit."""
+    return await queries.many(tx, ApiKey, "list_user_keys", user=user_id, limit=limit, after=after)
 
 
 async def delete_key(tx: Tx, org: OrgId, key_id: KeyId) -> bool:

@@ -11,20 +11,22 @@ from gristmill.identity.key import lower_role
 from gristmill.server.api.caller import Caller
 from gristmill.server.api.context import CurrentCaller, CurrentContext, PathKey
 from gristmill.server.api.router import ApiRouter
-from gristmill.server.api.schemas.common import Page
+from gristmill.server.api.schemas.common import Limit, Page, page_of
 from gristmill.server.api.schemas.keys import KeyOut, NewKeyOut, NewOwnKey
 
 router = ApiRouter("/api/session", tag="keys")
 
 
 @router.get("/keys")
-async def list_own_keys(context: CurrentContext, caller: CurrentCaller) -> Page[KeyOut]:
+async def list_own_keys(
+    context: CurrentContext, caller: CurrentCaller, limit: Limit = 100, cursor: UUID | None = None
+) -> Page[KeyOut]:
     """List the keys of the person who is signed in, oldest first; none for callers who are not a person."""
     if caller.user is None:
         return Page(items=[], next_cursor=None)
     async with context.db.connection() as tx:
-        keys = await identity.list_user_keys(tx, caller.user.id)
-    return Page(items=[KeyOut.of(key) for key in keys], next_cursor=None)
+        keys = await identity.list_user_keys(tx, caller.user.id, limit=limit, after=cursor)
+    return page_of(keys, limit, KeyOut.of)
 
 
 @router.post("/keys", status_code=201)

@@ -1,7 +1,7 @@
 // @ts-check
 /** One row of the tree: name, status, progress, chunks and actions. */
 
-import { html, signal } from "../core.js";
+import { computed, html, signal } from "../core.js";
 import { errorMessage, formatNumber, t } from "../i18n.js";
 import { iconButton } from "../components/button.js";
 import { icon, itemIcon } from "../components/icon.js";
@@ -38,14 +38,17 @@ export function createRow(row, view) {
       <input
         type="checkbox"
         tabindex="-1"
-        aria-label="${t("Select {title}", { title: item().title })}"
+        aria-label="${() => t("Select {title}", { title: item().title })}"
         .checked=${selected}
         @click=${onselect}
       >
     `;
+  // Buttons stay the same elements while the item changes: a click on one that is replaced meanwhile would be lost.
+  const isFailed = computed(() => item().status === "failed");
+  const tagText = computed(() => JSON.stringify(tagsOf(item())));
   const chevron = () => (canExpand() ? icon("chevron", row.value.open ? "open" : "") : null);
   const actions = () => {
-    const isShown = hasPointer.value || view.isPhone() || isActive() || item().status === "failed";
+    const isShown = hasPointer.value || view.isPhone() || isActive() || isFailed.value;
     return isShown && view.state.canChange() ? rowActions(item, view) : null;
   };
   return html`
@@ -73,7 +76,7 @@ export function createRow(row, view) {
         <span class="title">
           <span class="cut" title=${() => item().title}>${() => item().title}</span>
           ${() => hint(item(), Boolean(view.tree.filter))}
-          ${() => tagList(item(), view)}
+          ${() => tagList(JSON.parse(tagText.value), view)}
           ${() => warning(item())}
         </span>
       </div>
@@ -161,9 +164,8 @@ function handleClick(event, node, view) {
 
 const SHOWN_TAGS = 3;
 
-/** @param {Item} item @param {TreeView} view */
-function tagList(item, view) {
-  const tags = tagsOf(item);
+/** @param {string[]} tags @param {TreeView} view */
+function tagList(tags, view) {
   if (!tags.length) return null;
   const more = tags.length - SHOWN_TAGS;
   return html`
