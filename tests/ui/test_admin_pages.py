@@ -228,10 +228,11 @@ def test_a_key_is_shown_once_and_revoked(page: Page, ui_url: str, api: ApiHelper
     name = unique_name("key")
     page.goto(f"{ui_url}/settings/keys")
     page.get_by_role("button", name="New key").first.click()
-    page.get_by_label("Name").fill(name)
-    page.get_by_label("Role").select_option("editor")
-    page.get_by_role("button", name="Create", exact=True).click()
-    secret = page.get_by_role("dialog").locator(".secret").inner_text()
+    form = page.get_by_role("dialog")
+    form.get_by_label("Name", exact=True).fill(name)
+    form.get_by_label("Role", exact=True).select_option("editor")
+    form.get_by_role("button", name="Create", exact=True).click()
+    secret = form.locator(".secret").inner_text()
     assert (
         api.http.get("/api/session", headers={"Authorization": f"Bearer {secret}"}).json()["role"] == "editor"
     )

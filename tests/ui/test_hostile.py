@@ -160,8 +160,9 @@ class Names:
     connector: str
 
 
-def add_hostile_names(api: ApiHelper, attack: Attack) -> Names:
-    """Put markup into everything that has a name."""
+@contextmanager
+def hostile_names(api: ApiHelper, attack: Attack) -> Generator[Names]:
+    """Markup in everything that has a name, until the end of the block: other tests share the server."""
     markup = attack.fill(f"{_MARKUP} {uuid4().hex[:6]}")
     base = api.create_base(f"b {markup}", acl=["org:*"])
     note = {
@@ -189,78 +190,86 @@ def add_hostile_names(api: ApiHelper, attack: Attack) -> Names:
         "/api/api-keys": {"name": f"k {markup}"[:100], "role": "reader"},
         "/api/saved-searches": {"name": f"s {markup}"[:100], "search": {"query": markup}},
     }
-    for path, body in named.items():
-        response = api.http.post(path, json=body)
-        assert response.status_code == 201, (path, response.text)
-    note_id, url_id = (item["id"] for item in added.json()["created"])
-    return Names(markup, base, note_id, url_id, tool.json()["id"])
+    addresses: list[str] = []
+    try:
+        for path, body in named.items():
+            response = api.http.post(path, json=body)
+            assert response.status_code == 201, (path, response.text)
+            addresses.append(f"{path}/{response.json()['id']}")
+        note_id, url_id = (item["id"] for item in added.json()["created"])
+        yield Names(markup, base, note_id, url_id, tool.json()["id"])
+    finally:
+        for address in addresses:
+            api.http.delete(address).raise_for_status()
 
 
 def test_no_name_tag_entry_or_message_becomes_markup(
     page: Page, ui_url: str, api: ApiHelper, attack: Attack
 ) -> None:
     """In the tree, the search page, chunks, events, dialogs, menus, toasts and the pages for admins."""
-    names = add_hostile_names(api, attack)
-    start = names.markup[:24]
-    query = f"quay {names.markup}"
+    with hostile_names(api, attack) as names:
+        start = names.markup[:24]
+        query = f"quay {names.markup}"
 
-    def open_and_check(path: str, text: str) -> None:
-        page.goto(ui_url + path)
-        expect(page.get_by_text(text).filter(visible=True).first).to_be_visible()
+        def open_and_check(path: str, text: str) -> None:
+            page.goto(ui_url + path)
+            expect(page.get_by_text(text).filter(visible=True).first).to_be_visible()
+            attack.check(page, ui_url)
+
+        open_and_check(f"/b/{names.base}", f"n {start}")
+        expect(page.get_by_role("row", name="Failed")).to_have_count(
+            2
+        )  # with messages that quote their names
+        attack.check(page, ui_url)
+        expect(page).to_have_title(f"b {names.markup} · Gristmill")
+        page.get_by_role("treegrid").focus()
+        page.keyboard.press("Home")
+        page.keyboard.press("F2")
+        expect(page.get_by_label("Title")).to_have_value(f"n {names.markup}")
+        page.keyboard.press("Escape")
+        page.keyboard.press("Control+k")
+        page.keyboard.insert_text(f"b {start}")
+        expect(page.get_by_role("option").filter(has_text=start).first).to_be_visible()
+        attack.check(page, ui_url)
+        page.keyboard.press("Escape")
+        row = page.get_by_role("row").filter(has_text=f"n {start}")
+        row.hover()
+        row.get_by_role("button", name="Delete").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+        expect(page.locator(".toast")).to_contain_text(start)
+        attack.check(page, ui_url)
+        page.get_by_role("button", name="Undo").click()
+        page.evaluate(
+            """async (text) => {
+              const module = new URL("components/toast.js", document.querySelector("script[type=module]").src);
+              (await import(module)).showError(new Error(text));
+            }""",
+            names.markup,
+        )
+        expect(page.locator(".toast.bad")).to_contain_text(start)
         attack.check(page, ui_url)
 
-    open_and_check(f"/b/{names.base}", f"n {start}")
-    expect(page.get_by_role("row", name="Failed")).to_have_count(2)  # with messages that quote their names
-    attack.check(page, ui_url)
-    expect(page).to_have_title(f"b {names.markup} · Gristmill")
-    page.get_by_role("treegrid").focus()
-    page.keyboard.press("Home")
-    page.keyboard.press("F2")
-    expect(page.get_by_label("Title")).to_have_value(f"n {names.markup}")
-    page.keyboard.press("Escape")
-    page.keyboard.press("Control+k")
-    page.keyboard.insert_text(f"b {start}")
-    expect(page.get_by_role("option").filter(has_text=start).first).to_be_visible()
-    attack.check(page, ui_url)
-    page.keyboard.press("Escape")
-    row = page.get_by_role("row").filter(has_text=f"n {start}")
-    row.hover()
-    row.get_by_role("button", name="Delete").click()
-    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-    expect(page.locator(".toast")).to_contain_text(start)
-    attack.check(page, ui_url)
-    page.get_by_role("button", name="Undo").click()
-    page.evaluate(
-        """async (text) => {
-          const module = new URL("components/toast.js", document.querySelector("script[type=module]").src);
-          (await import(module)).showError(new Error(text));
-        }""",
-        names.markup,
-    )
-    expect(page.locator(".toast.bad")).to_contain_text(start)
-    attack.check(page, ui_url)
-
-    page.goto(f"{ui_url}/search?explain=1&bases={names.base}")
-    page.get_by_role("searchbox", name="Search all bases").fill(f'{query} "{names.markup}x"')
-    page.keyboard.press("Enter")
-    expect(page.locator(".hit").first).to_contain_text(start)
-    attack.check(page, ui_url)
-    for path, text in {
-        f"/b/{names.base}?tag={names.markup[:58]}&q=quay&explain=1": f"n {start}",
-        f"/b/{names.base}/i/{names.note}": "The quay is calm.",
-        f"/b/{names.base}/i/{names.note}/read?q=quay": "The quay is calm.",
-        f"/b/{names.base}/i/{names.file}": "127.0.0.1:9",
-        f"/b/{names.base}/i/{names.file}?tab=timeline": "index document",
-        f"/b/{names.base}/settings": "Maximum chunk size",
-        "/": f"b {start}",
-        "/search": f"s {start}",
-        "/events": f"n {start}",
-        "/queue": f"f {start[:14]}",
-        "/connectors": f"c {start}",
-        f"/connectors/{names.connector}": f"c {start}",
-        "/events/webhooks": start,
-        "/settings/keys": f"k {start}",
-        "/settings/audit": "/api/api-keys",
-        "/settings/storage": f"b {start}",
-    }.items():
-        open_and_check(path, text)
+        page.goto(f"{ui_url}/search?explain=1&bases={names.base}")
+        page.get_by_role("searchbox", name="Search all bases").fill(f'{query} "{names.markup}x"')
+        page.keyboard.press("Enter")
+        expect(page.locator(".hit").first).to_contain_text(start)
+        attack.check(page, ui_url)
+        for path, text in {
+            f"/b/{names.base}?tag={names.markup[:58]}&q=quay&explain=1": f"n {start}",
+            f"/b/{names.base}/i/{names.note}": "The quay is calm.",
+            f"/b/{names.base}/i/{names.note}/read?q=quay": "The quay is calm.",
+            f"/b/{names.base}/i/{names.file}": "127.0.0.1:9",
+            f"/b/{names.base}/i/{names.file}?tab=timeline": "index document",
+            f"/b/{names.base}/settings": "Maximum chunk size",
+            "/": f"b {start}",
+            "/search": f"s {start}",
+            "/events": f"n {start}",
+            "/queue": f"f {start[:14]}",
+            "/connectors": f"c {start}",
+            f"/connectors/{names.connector}": f"c {start}",
+            "/events/webhooks": start,
+            "/settings/keys": f"k {start}",
+            "/settings/audit": "/api/api-keys",
+            "/settings/storage": f"b {start}",
+        }.items():
+            open_and_check(path, text)
