@@ -119,3 +119,17 @@ Deno.test("a refresh fetches only visible pages, and keeps open branches", async
   assertEqual(tree.openIds(), ["root/5"]);
   assertEqual(tree.count(tree.root), 2000);
 });
+
+Deno.test("a response from before a refresh does not replace the newer one", async () => {
+  const { tree } = createTree(3);
+  const newer = globalThis.fetch;
+  /** @type {(response: Response) => void} */ let answer = () => {};
+  globalThis.fetch = () => new Promise((resolve) => (answer = resolve));
+  const shown = tree.show(null);
+  globalThis.fetch = newer;
+  await tree.refresh(tree.root, []);
+  assertEqual(tree.count(tree.root), 3);
+  answer(Response.json({ items: [], offset: 0, total: 0 }));
+  await shown;
+  assertEqual([tree.count(tree.root), tree.activeFetches], [3, 0]);
+});

@@ -19,7 +19,7 @@ import { signal } from "../core.js";
 /** @import { Waiting } from "./waiting.js" */
 /** @typedef {{item: Item, parent: Branch, index: number, extra: number, children: Branch | null}} Node */
 /** @typedef {{id: string | null, node: Node | null, total: number, rows: Map<number, Node>, open: boolean,
- *   pages: Map<number, "loading" | "loaded">, irregular: Node[] | null, depth: number}} Branch */
+ *   pages: Map<number, "loading" | "loaded">, refreshes: number, irregular: Node[] | null, depth: number}} Branch */
 /** @typedef {{branch: Branch, index: number, top: number, height: number, node: Node | undefined}} Row */
 /** @typedef {{status: string[], q: string, tag?: string}} Filter */
 /** @typedef {{sort: string, descending: boolean}} Order */
@@ -60,6 +60,7 @@ export class Tree {
       rows: new Map(),
       open: true,
       pages: new Map(),
+      refreshes: 0,
       irregular: null,
       depth,
     };
@@ -82,28 +83,28 @@ export class Tree {
     await this.fetch(this.root, 0);
   }
 
-  // ── fetching ──────────────────────────────────────────────────────────────────────────────────────────
-
   /** @param {Branch} branch @param {number} page @returns {Promise<void>} */
   async fetch(branch, page) {
     if (branch.pages.get(page) === "loading") return;
     branch.pages.set(page, "loading");
     this.activeFetches++;
-    const epoch = this.epoch;
+    const [epoch, refreshes] = [this.epoch, branch.refreshes];
+    // a response from before a refresh may arrive last
+    const isCurrent = () => epoch === this.epoch && refreshes === branch.refreshes;
     try {
       const response = await this.fetchWindow(branch, page * PAGE, PAGE);
-      if (epoch === this.epoch) {
+      if (isCurrent()) {
         branch.pages.set(page, "loaded");
         this.storeRows(branch, response.offset, response.items, response.total);
         this.error.value = null;
       }
     } catch (error) {
-      branch.pages.delete(page);
+      if (isCurrent()) branch.pages.delete(page);
       this.pauseFetching();
-      if (epoch === this.epoch) this.error.value = /** @type {Error} */ (error);
+      if (isCurrent()) this.error.value = /** @type {Error} */ (error);
     }
     this.activeFetches--;
-    this.notify(); // rows that had to wait for this fetch are fetched now, also if it was one of an earlier filter
+    this.notify(); // rows may have waited for this fetch
   }
 
   /** @param {Branch} branch @param {number} offset @param {number} limit @returns {Promise<any>} */
@@ -209,6 +210,7 @@ export class Tree {
       this.byId.delete(node.item.id);
     }
     branch.pages.clear();
+    branch.refreshes++;
     branch.irregular = null;
     return Promise.all([...pages].map((page) => this.fetch(branch, page)));
   }
@@ -217,8 +219,6 @@ export class Tree {
   branches() {
     return [this.root, ...[...this.byId.values()].flatMap((node) => (node.children?.open ? [node.children] : []))];
   }
-
-  // ── changes ──────────────────────────────────────────────────────────────────────────────────────
 
   /**
    * Applies changed items. An item that is not loaded makes its branch stale.
@@ -306,8 +306,6 @@ export class Tree {
   openIds() {
     return [...this.byId.values()].filter((node) => node.children?.open).map((node) => node.item.id);
   }
-
-  // ── positions ──────────────────────────────────────────────────────────────────────────────────
 
   /** @param {Branch} branch Children that take more than one plain row: taller ones and open ones. @returns {Node[]} */
   irregularRows(branch) {

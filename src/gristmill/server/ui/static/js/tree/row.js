@@ -43,7 +43,7 @@ export function createRow(row, view) {
         @click=${onselect}
       >
     `;
-  // Buttons stay the same elements while the item changes: a click on one that is replaced meanwhile would be lost.
+  // buttons stay while the item changes: a click on a replaced one is lost
   const isFailed = computed(() => item().status === "failed");
   const tagText = computed(() => JSON.stringify(tagsOf(item())));
   const chevron = () => (canExpand() ? icon("chevron", row.value.open ? "open" : "") : null);

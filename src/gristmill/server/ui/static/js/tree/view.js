@@ -187,8 +187,6 @@ export class TreeView {
     for (const row of this.missing) this.tree.ensureFetched(row);
   }
 
-  // ── interaction ─────────────────────────────────────────────────────────────────────────────────────────────
-
   /** @param {Node} node */
   toggle(node) {
     if (!this.canExpand(node)) return;
