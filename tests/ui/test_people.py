@@ -233,7 +233,8 @@ def make_and_revoke_a_key(page: Page, url: str) -> None:
     caller = httpx.get(f"{url}/api/session", headers=headers, trust_env=False, verify=False).json()
     assert caller["user"]["email"] == "bob@x.org"
     page.get_by_role("button", name="Revoke notebook").click()
-    page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+    with page.expect_response(lambda response: response.request.method == "DELETE"):
+        page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
     expect(page.get_by_text("No API keys yet")).to_be_visible()
     assert httpx.get(f"{url}/api/session", headers=headers, trust_env=False, verify=False).status_code == 401
 
