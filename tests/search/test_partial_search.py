@@ -63,6 +63,11 @@ async def find(http: httpx.AsyncClient, path: str = "/api/search", **fields: Any
     return response.json()
 
 
+def skipped_legs(answer: Any) -> list[tuple[str, str, str]]:
+    """What an answer says was skipped, without the message: it counts the seconds until the next try."""
+    return [(skipped["baseId"], skipped["leg"], skipped["error"]["code"]) for skipped in answer["skipped"]]
+
+
 async def test_a_search_over_all_bases_answers_while_the_embedder_of_one_is_down(
     http: httpx.AsyncClient, bases: tuple[str, str]
 ) -> None:
@@ -115,11 +120,12 @@ async def test_every_door_says_what_was_skipped(
     assert (answer["answered"], [skipped["baseId"] for skipped in answer["skipped"]]) == (True, [remote])
     streamed = await http.post("/api/ask", json={"question": question, "stream": True})
     frames = [json.loads(line[6:]) for line in streamed.text.splitlines() if line.startswith("data: ")]
-    assert frames[0]["skipped"] == frames[-1]["skipped"] == answer["skipped"]
+    assert frames[0]["skipped"] == frames[-1]["skipped"]
+    assert skipped_legs(frames[0]) == skipped_legs(answer)
     chat = {"model": "gristmill", "messages": [{"role": "user", "content": question}]}
     completion = (await http.post("/v1/chat/completions", json=chat)).json()
     assert WORDS_ONLY in completion["choices"][0]["message"]["content"]
-    assert completion["skipped"] == answer["skipped"]
+    assert skipped_legs(completion) == skipped_legs(answer)
     streamed = await http.post("/v1/chat/completions", json={**chat, "stream": True})
     assert WORDS_ONLY in streamed.text
 

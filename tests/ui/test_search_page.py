@@ -7,7 +7,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.answers.chat_endpoint import ChatEndpoint, serve_chat
 from tests.embedding import endpoint
@@ -259,12 +259,17 @@ def test_the_sample_base_answers_questions_with_citations_that_open_their_passag
         assert len(chat.requests) == asked  # the answer was kept
 
         chat.reply = lambda _: ["Nothing in the knowledge base answers this question."]
-        page.goto(f"{url}/search")
+        held: list[Route] = []  # someone asks before the page knows that there is a model
+        page.route("**/api/capabilities", lambda route: held.append(route))
+        with page.expect_request("**/api/capabilities"):
+            page.goto(f"{url}/search")
         expect(page.get_by_role("searchbox").first).to_be_visible()
         page.keyboard.press("/")
         expect(page.get_by_role("searchbox").first).to_be_focused()
         page.keyboard.insert_text("dull stones and the price of tea")
         page.keyboard.press("Control+Enter")
+        held[0].continue_()
+        page.unroute("**/api/capabilities")
         expect(answer).to_contain_text(re.compile("None of the passages|Nothing that you can see"))
         chat.status = 500
         page.get_by_role("searchbox").fill("dull stones again")

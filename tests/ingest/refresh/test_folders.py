@@ -4,15 +4,19 @@ import contextlib
 import os
 import shutil
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from gristmill import jobs
 from gristmill.catalog import Base, Item
+from gristmill.db import Tx
 from gristmill.faults import FaultInjected, arm
 from gristmill.ingest.refresh import folder_scan
-from gristmill.jobs import NewJob
+from gristmill.ingest.refresh.folder_changes import FolderWriter
+from gristmill.jobs import NewJob, Priority
 from gristmill.operations import delete, freshness, guards
+from gristmill.sources.disk import EVERYWHERE
 from gristmill.work import RefreshContainer
 from tests.operations.manual_worker import ManualWorker, file_to_add, index_folder, items_by_title
 
@@ -64,6 +68,28 @@ async def test_only_what_differs_on_the_disk_is_indexed_and_what_is_gone_is_remo
     assert {"empty", "new", "folder"} <= statuses.keys()
     assert "c.md" not in statuses
     assert set(statuses.values()) == {"completed"}
+
+
+async def test_a_new_file_that_is_named_with_its_new_folder_is_filed_once(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    """A watch can report a folder and what was saved into it together."""
+
+    async def may_write(_: Tx) -> bool:
+        return True
+
+    root = (await index_folder(worker, base, docs))["docs"]
+    write(docs / "new/deep/c.md", "spelt")
+    rules = await folder_scan.folder_rules(worker.db, root)
+    assert rules is not None
+    writer = FolderWriter(worker.db, root, may_write, uuid4())
+    scan = folder_scan.FolderComparison(worker.db, root, rules, EVERYWHERE, writer)
+    reported = [docs / "new", docs / "new/deep", docs / "new/deep/c.md", docs]
+    assert await scan.compare_paths(reported, Priority.INTERACTIVE) == []
+    await worker.work()
+    titles = await worker.rows("select title from item order by title")
+    assert [title for (title,) in titles] == ["a.md", "b.md", "c.md", "deep", "deep", "docs", "new"]
+    assert await worker.search_texts(base, "spelt") == ["spelt"]
 
 
 async def test_a_moved_file_keeps_its_item_its_content_and_its_vectors(

@@ -204,8 +204,10 @@ class FolderComparison:
     # ── writing ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def _flush(self, priority: Priority) -> None:
-        for start in range(0, len(self._differing), BATCH):
-            entries = self._differing[start : start + BATCH]
+        """Write what differs. A new folder and a file in it that changed both name that file: it is written once."""
+        differing = list({(entry.kind, entry.path): entry for entry in self._differing}.values())
+        for start in range(0, len(differing), BATCH):
+            entries = differing[start : start + BATCH]
             moves = await self._writer.find_moves(entries)
             await self._write(FolderChanges(entries, moves=moves), priority)
         self._differing = []

@@ -12,17 +12,20 @@ import { signal } from "./core.js";
 
 /** Null until the server has responded. */
 export const capabilities = signal(/** @type {Capabilities | null} */ (null));
-let isLoading = false;
+/** @type {Promise<void> | null} */ let loading = null;
 
 /** Fetches them, unless they are there. After a failure, the next call tries again. */
-export async function loadCapabilities() {
-  if (isLoading || capabilities.peek()) return;
-  isLoading = true;
+export function loadCapabilities() {
+  if (!capabilities.peek()) loading ??= load();
+  return loading ?? Promise.resolve();
+}
+
+async function load() {
   try {
     capabilities.value = await api.get("/capabilities");
   } catch {
     // what depends on them is not offered
   } finally {
-    isLoading = false;
+    loading = null;
   }
 }

@@ -39,10 +39,9 @@ export function searchBox(route, label) {
     timer = setTimeout(() => setQuery({ q: field.value, limit: null, ask: null }), TYPING_DELAY);
   };
   const onkeydown = (/** @type {KeyboardEvent} */ event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && canAsk()) {
-      event.preventDefault();
-      ask();
-    } else moveBetweenHits(event);
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return moveBetweenHits(event);
+    event.preventDefault();
+    loadCapabilities().then(() => canAsk() && ask());
   };
   const askButton = () =>
     html`
