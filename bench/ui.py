@@ -149,7 +149,7 @@ def measure_cold(url: str, api: ApiHelper, browser: Browser, server: str) -> Ite
             page.goto(f"{server}/b/{base}")
             page.get_by_text("cold 1", exact=True).wait_for()
             durations.append(page.evaluate("window.firstRow"))
-    yield Figure("first row, cold, median of 5", statistics.median(durations), 1000)
+    yield Figure("first row, cold, median of 5", statistics.median(durations), 500)
 
 
 def measure_large(url: str, api: ApiHelper, page: Page, server: str, items: int) -> Iterator[Figure]:

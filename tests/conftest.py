@@ -31,6 +31,7 @@ from gristmill.settings import Settings
 from tests.database_clock import DatabaseClock
 from tests.embedding import endpoint
 from tests.embedding.hashed import HashedEmbedder
+from tests.thorough import IS_THOROUGH
 from tests.watchdog import Watchdog, stack_folder, summarise
 
 NEVER = "0 0 29 2 *"  # the reconciler works when a test says so
@@ -92,15 +93,20 @@ def _cache_bytecode() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than there are cores, because tests wait a third of their time; but no more than PostgreSQL has
-    connections for."""
-    return min(_MAX_WORKERS, (os.cpu_count() or 1) + 1)
+    """Two workers for each core, because tests wait for a third of their time or more; but no more than PostgreSQL has connections
+    for."""
+    return min(_MAX_WORKERS, 2 * (os.cpu_count() or 1))
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of folders that `./check --fast` skips as a whole. Those of pages come first, one after the other: so one
-    process runs them, and the others start neither a browser nor a server for it."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out thorough tests, unless they are asked for. Mark the tests of folders that `./check --fast` skips as a whole.
+    Those of pages come first, one after the other: so one process runs them, and the others start neither a browser nor a
+    server for it."""
+    if not IS_THOROUGH:
+        left_out = [item for item in items if item.get_closest_marker("thorough") is not None]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.get_closest_marker("thorough") is None]
     for item in items:
         if (marker := _MARKERS.get(item.path.parent.name)) is not None:
             item.add_marker(marker)

@@ -155,6 +155,7 @@ def test_a_killed_restore_is_repeated(backed_up: Installation, tmp_path: Path) -
     assert "already has data" in message
 
 
+@pytest.mark.thorough
 def test_backups_are_kept_in_a_bucket(installation: Installation, tmp_path: Path) -> None:
     """Killed before it was complete there is none; a second one at the same time is refused; a restore has what was there."""
     with run_serve(installation.env, log=tmp_path / "log") as server:

@@ -14,6 +14,7 @@ from tests.gristmill_process import environment, run_serve
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
 
 
+@pytest.mark.thorough
 def test_a_restored_backup_opens_its_secrets_whatever_the_rotation_was_at(
     tmp_path: Path, cache_dir: Path, quick_embedder: dict[str, str]
 ) -> None:

@@ -11,6 +11,7 @@ from gristmill.connectors.listing.details import CONCURRENCY
 from gristmill.connectors.prune import MASS_DELETION_COUNT
 from tests.connectors.fakes.tool import FakeCall, FakeTool, failing, rate_limited
 from tests.connectors.harness import ConnectorHarness
+from tests.thorough import examples
 from tests.wait_until import reached, wait_until
 
 pytestmark = pytest.mark.slow
@@ -52,7 +53,7 @@ async def test_a_run_reads_everything_that_changed_before_or_during_the_last_run
     requests. The run after it, which nothing disturbs, makes the base equal to the tool."""
     dice = random.Random(11)
     await harness.sync()
-    for _ in range(4):
+    for _ in range(examples(2, 4)):
         make_changes(harness.tool, dice, 6)
         harness.tool.advance_clock(5)
         harness.tool.add_rule(is_any, lambda: make_changes(harness.tool, dice, 1), after=3, times=12)

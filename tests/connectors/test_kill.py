@@ -19,11 +19,16 @@ KILLS = [
     ("github", BEFORE),
     ("github", AFTER),
     ("github", PRUNING),
-    ("gitlab", AFTER),
-    ("jira", BEFORE),
-    ("jira_data_center", PRUNING),
-    ("confluence", AFTER),
-    ("confluence_data_center", BEFORE),
+    *(
+        pytest.param(kind, point, marks=pytest.mark.thorough)
+        for kind, point in (
+            ("gitlab", AFTER),
+            ("jira", BEFORE),
+            ("jira_data_center", PRUNING),
+            ("confluence", AFTER),
+            ("confluence_data_center", BEFORE),
+        )
+    ),
 ]
 
 

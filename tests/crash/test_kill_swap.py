@@ -4,11 +4,12 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from gristmill import catalog
+from gristmill import catalog, clock
 from gristmill.catalog import Base, SwapState
 from gristmill.db import Database
 from gristmill.integrity import invariants
@@ -38,6 +39,7 @@ SWAP_POINTS = (
 )
 AFTER_POINTS = ("swap.refreshed",)
 QUERY = "wheel stone flour"
+_BETWEEN_SEARCHES = timedelta(milliseconds=30)  # the workers need a core too
 MAX_BATCH = 128  # texts that a kill between the call and the commit costs
 
 
@@ -78,6 +80,7 @@ class Searches:
             assert rows in ([], [(base.chunk_set, base.dimensions)])
             self.answers += 1
             self.embedders_seen.add(base.embedder)
+            await clock.pause(_BETWEEN_SEARCHES)
 
 
 @pytest.fixture

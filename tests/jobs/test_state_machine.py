@@ -29,6 +29,7 @@ from gristmill.errors import LeaseLost, Transient
 from gristmill.jobs import Job, JobId, NewJob, Priority, enqueue, lanes_with_wrong_counts, store
 from tests.database_clock import DatabaseClock, stop_clock
 from tests.jobs.sample_work import Keyed, Plain
+from tests.thorough import examples
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +38,7 @@ LEASE = timedelta(seconds=10)
 CAP = 3
 WORKERS = st.sampled_from([0, 1])
 PATIENT = settings(
-    max_examples=25,
+    max_examples=examples(12, 50),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
@@ -283,6 +284,7 @@ def test_no_sequence_of_moves_loses_doubles_or_sticks_a_job(engine: type[Engine]
     run_state_machine_as_test(engine, settings=PATIENT)
 
 
+@pytest.mark.thorough
 def test_the_machine_catches_an_engine_without_its_token_check(
     engine: type[Engine], database_url: str
 ) -> None:

@@ -37,11 +37,12 @@ from tests.operations.manual_worker import (
     upload_to_add,
 )
 from tests.operations.model import FOLDERS, Model
+from tests.thorough import examples
 
 pytestmark = pytest.mark.slow
 
 PATIENT = settings(
-    max_examples=20,
+    max_examples=examples(8, 40),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

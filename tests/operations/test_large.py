@@ -170,7 +170,9 @@ async def stored_upload(worker: ManualWorker, path: Path) -> add.ItemToAdd:
     return upload_to_add(path.name, blob.hash, blob.size)
 
 
-@pytest.mark.parametrize("titles", ["all different", "all the same"])
+@pytest.mark.parametrize(
+    "titles", ["all different", pytest.param("all the same", marks=pytest.mark.thorough)]
+)
 async def test_ten_thousand_notes_are_added_in_one_call(
     worker: ManualWorker, base: Base, titles: str
 ) -> None:

@@ -14,6 +14,7 @@ from gristmill.catalog import ItemId
 from gristmill.server.api.access_rules import RULES
 from gristmill.server.api.context import ON_BEHALF
 from tests.search.published_items import file_folder, file_note, new_base
+from tests.thorough import examples
 
 pytestmark = pytest.mark.slow
 
@@ -139,7 +140,9 @@ class AccessCheck:
         return {n for n, item_id in enumerate(self.ids) if item_id in item_ids}
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(4, 12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(item_trees(), lists, st.integers(0, 6), st.none() | lists, lists)
 async def test_every_way_of_reading_follows_the_access_rules(
     mill: app.Gristmill,

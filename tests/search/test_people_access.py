@@ -13,6 +13,7 @@ from gristmill import app
 from gristmill.server.api.context import ON_BEHALF
 from tests.search.test_access import AccessCheck, TreeNode, visible_positions
 from tests.server.clients import client_with_key
+from tests.thorough import examples
 
 pytestmark = pytest.mark.slow
 
@@ -211,7 +212,9 @@ class CompanyCheck(AccessCheck):
         return acl
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(4, 12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(companies(), small_trees(), symbolic_lists, st.lists(REMOVALS, min_size=1, max_size=2, unique=True))
 async def test_people_see_and_may_do_what_groups_of_groups_and_shares_allow(
     mill: app.Gristmill,

@@ -54,6 +54,7 @@ async def call(
     )
 
 
+@pytest.mark.thorough
 async def test_the_inspector_lists_and_calls_every_tool(
     mill: app.Gristmill, http: httpx.AsyncClient, cache_dir: Path
 ) -> None:

@@ -11,6 +11,7 @@ from gristmill.server.api.access_rules import RULES, may_change
 from gristmill.server.api.error_codes import CODES
 from tests.docs.pages import read, rows
 from tests.gristmill_process import environment
+from tests.thorough import examples
 
 pytestmark = pytest.mark.slow
 
@@ -58,6 +59,6 @@ def test_every_response_to_generated_requests_matches_the_schema(
 ) -> None:
     """The short form of `python -m bench.schema`."""
     env = environment(data_dir, cache_dir, database_url=database_url)
-    ended = run(env, tmp_path, 4, "examples,fuzzing,stateful")
+    ended = run(env, tmp_path, examples(2, 4), "examples,fuzzing,stateful")
     assert ended.returncode == 0, ended.stdout
     assert count_cases(ended.stdout) > 100, ended.stdout

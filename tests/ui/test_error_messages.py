@@ -45,3 +45,14 @@ def test_every_code_of_the_server_has_a_chinese_message() -> None:
     )
     assert documented_codes() - translated == set()
     assert {code for code in translated if not code.startswith("why_")} - documented_codes() <= {"paused"}
+
+
+def test_a_text_has_one_translation_in_every_file() -> None:
+    """Pages load different files; of two translations, the one that came last would be shown."""
+    translations: dict[str, set[str]] = {}
+    for file in _FOLDER.glob("zh-*.js"):
+        if file not in _LOCALES:
+            entries = re.findall(r'^  (?:"([^"]+)"|(\w+)):\s+"(.+)",$', file.read_text("utf-8"), re.MULTILINE)
+            for quoted, bare, translation in entries:
+                translations.setdefault(quoted or bare, set()).add(translation)
+    assert {text: found for text, found in translations.items() if len(found) > 1} == {}

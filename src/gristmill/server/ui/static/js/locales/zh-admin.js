@@ -58,7 +58,7 @@ export const messages = {
   Cancel: "取消",
   Cancelled: "已取消",
   "Edit {name}": "编辑 {name}",
-  Changed: "已更改",
+  Changed: "更改",
   "Check credentials": "检查凭据",
   "Signed in as {account}": "以 {account} 的身份登录",
   Connector: "连接器",

@@ -56,7 +56,7 @@ export const messages = {
   Host: "主机",
   Port: "端口",
   Security: "加密方式",
-  Folders: "文件夹列表",
+  Folders: "文件夹",
   Days: "天数",
   "Access token": "访问令牌",
   "The IMAP server: imap.example.org.": "IMAP 服务器：imap.example.org。",

@@ -42,7 +42,7 @@ export const messages = {
   "Tags": "标签",
   "Metadata": "元数据",
   "Source": "来源",
-  "Changed": "修改时间",
+  "Changed": "更改",
   "All are searched.": "搜索全部知识库。",
   "There are no folders, sitemaps or connectors.": "没有文件夹、站点地图或连接器。",
   "From": "从",
@@ -89,7 +89,7 @@ export const messages = {
   "admin": "管理员",
   "Create key": "创建密钥",
   "Readers can search, editors can also add and delete, admins can do everything.":
-    "读者可以搜索，编辑者还可以添加和删除，管理员可以做任何事。",
+    "读者可以搜索，编辑者还可以添加和删除，管理员可以做一切。",
   "Your key": "您的密钥",
   "It is filled in below, and not stored. Ask an admin if you need one.":
     "它会填入下方，不会被保存。如需密钥，请联系管理员。",

@@ -41,7 +41,7 @@ export const messages = {
   "Changed the tags of {n} items": "已更改 {n} 项的标签",
   "Remove the filter {tag}": "移除筛选“{tag}”",
   "Edit note": "编辑笔记",
-  Text: "文本",
+  Text: "正文",
   Save: "保存",
   "Search uses the old text until the new one is indexed.": "新文本建好索引之前，搜索使用旧文本。",
   "Someone changed this note meanwhile. Copy your text, close this, and edit the new version.":

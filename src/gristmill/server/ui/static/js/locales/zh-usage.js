@@ -50,7 +50,7 @@ export const messages = {
   chunks: "片段",
   items: "条目",
   bytes: "字节",
-  What: "类型",
+  What: "内容",
   "At most": "上限",
   Set: "设置",
   "Budget: money a month": "预算：每月金额",
