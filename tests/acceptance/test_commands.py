@@ -7,9 +7,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from typer.testing import CliRunner
 
-from gristmill.cli.commands import cli
+from tests.command_line import invoke
 from tests.gristmill_process import environment, run_command, run_serve
 
 pytestmark = pytest.mark.slow
@@ -112,8 +111,8 @@ def test_serve_reports_a_port_that_is_taken(
 
 
 def test_help_is_there_for_every_command() -> None:
-    top = CliRunner().invoke(cli, ["--help"])
+    top = invoke(["--help"])
     assert top.exit_code == 0
     for name in ("serve", "worker", "add", "search", "status", "doctor"):
         assert name in top.stdout
-        assert CliRunner().invoke(cli, [name, "--help"]).exit_code == 0
+        assert invoke([name, "--help"]).exit_code == 0

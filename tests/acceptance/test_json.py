@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 import typer.main
-from typer.testing import CliRunner
 
 from gristmill.cli.commands import cli
+from tests.command_line import invoke
 from tests.gristmill_process import environment
 
 pytestmark = pytest.mark.slow
@@ -52,7 +52,7 @@ class JsonCli:
         self._env = env
 
     def __call__(self, *words: str, code: int = 0) -> Any:
-        result = CliRunner().invoke(cli, [*words, "--json"], env=self._env)
+        result = invoke([*words, "--json"], self._env)
         assert result.exit_code == code, (words, result.output, result.exception)
         return json.loads(result.stdout)
 

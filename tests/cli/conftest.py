@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from gristmill.cli.commands import cli
 from gristmill.errors import GristmillError
+from tests.command_line import invoke
 from tests.gristmill_process import environment
 
 
@@ -34,7 +33,7 @@ def run(env: dict[str, str]) -> RunCommand:
     """Runs commands in this process, as into a pipe."""
 
     def run_command(*words: str, **variables: str) -> CommandOutcome:
-        result = CliRunner().invoke(cli, words, env={**env, **variables}, prog_name="gristmill")
+        result = invoke(words, {**env, **variables})
         error = result.exception
         return CommandOutcome(
             error.code if isinstance(error, GristmillError) else result.exit_code, result.stdout

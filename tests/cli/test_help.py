@@ -1,13 +1,11 @@
 """`--help` is written for people: names of values instead of types of Python."""
 
 import shlex
-from typing import Any, cast
+from typing import Any
 
 import pytest
-import typer.main
-from typer.testing import CliRunner
 
-from gristmill.cli.commands import cli
+from tests.command_line import command_tree, invoke
 
 
 def command_words(words: tuple[str, ...], group: Any) -> list[tuple[str, ...]]:
@@ -19,12 +17,13 @@ def command_words(words: tuple[str, ...], group: Any) -> list[tuple[str, ...]]:
     ]
 
 
-COMMANDS = command_words((), cast(Any, typer.main.get_command(cli)))
+ROOT = command_tree()
+COMMANDS = command_words((), ROOT)
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_help_shows_names_of_values_and_no_types(words: tuple[str, ...]) -> None:
-    result = CliRunner().invoke(cli, [*words, "--help"], prog_name="gristmill")
+    result = invoke([*words, "--help"])
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: {' '.join(('gristmill', *words))} [OPTIONS]")
     for type_name in ("<", "[[", "bool", "list[", "INTEGER", "{", "╭"):
@@ -32,15 +31,15 @@ def test_help_shows_names_of_values_and_no_types(words: tuple[str, ...]) -> None
 
 
 def test_help_names_arguments_defaults_and_ranges() -> None:
-    add = CliRunner().invoke(cli, ["add", "--help"], prog_name="gristmill").stdout
+    add = invoke(["add", "--help"]).stdout
     assert add.startswith("Usage: gristmill add [OPTIONS] BASE [PATH_OR_URL]...\n")
-    search = CliRunner().invoke(cli, ["search", "--help"]).stdout
+    search = invoke(["search", "--help"]).stdout
     assert "--limit NUMBER      Maximum number of hits. [1 to 100, default: 10]" in search
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_help_has_an_example_that_the_command_takes(words: tuple[str, ...]) -> None:
-    shown = CliRunner().invoke(cli, [*words, "--help"], prog_name="gristmill", env={"COLUMNS": "200"}).stdout
+    shown = invoke([*words, "--help"], {"COLUMNS": "200"}).stdout
     _, _, examples = shown.partition("\n  Example")
     lines = [line.strip() for line in examples.splitlines()[1:] if line.strip()]
     assert lines, shown
@@ -48,23 +47,22 @@ def test_help_has_an_example_that_the_command_takes(words: tuple[str, ...]) -> N
         arguments = shlex.split(line.partition(" > ")[0])
         arguments = arguments[arguments.index("gristmill") + 1 :]
         assert tuple(arguments[: len(words)]) == words
-        command = cast(Any, typer.main.get_command(cli))
+        command = ROOT
         while hasattr(command, "commands") and arguments and arguments[0] in command.commands:
             command, arguments = command.commands[arguments[0]], arguments[1:]
         command.make_context("gristmill", arguments).close()
 
 
 def test_a_missing_argument_is_named_as_in_the_help() -> None:
-    missing = CliRunner().invoke(cli, ["search", "notes"])
+    missing = invoke(["search", "notes"])
     assert (missing.exit_code, "Missing argument 'QUERY'." in missing.stderr) == (2, True)
 
 
 def numeric_options() -> list[tuple[tuple[str, ...], str, Any]]:
     """Every option with a range: the words of its command, its name, and the option."""
-    root = cast(Any, typer.main.get_command(cli))
     options: list[tuple[tuple[str, ...], str, Any]] = []
     for words in COMMANDS:
-        command = root
+        command = ROOT
         for word in words:
             command = command.commands[word]
         options += [
@@ -81,14 +79,14 @@ def test_the_commands_have_options_with_a_range() -> None:
 
 @pytest.mark.parametrize("value", ["1.5", "9" * 30])
 def test_a_fraction_and_a_huge_number_are_refused(value: str) -> None:
-    refused = CliRunner().invoke(cli, ["search", f"--limit={value}", "a", "b"], prog_name="gristmill")
+    refused = invoke(["search", f"--limit={value}", "a", "b"])
     assert refused.exit_code == 2
     assert "Invalid value for '--limit': must be a whole number, 1 to 100." in refused.stderr
 
 
 def test_an_amount_below_its_limit_is_refused() -> None:
     for amount in (["--", "-1"], ["x"]):
-        refused = CliRunner().invoke(cli, ["limit", "set", "budget", "money", *amount], prog_name="gristmill")
+        refused = invoke(["limit", "set", "budget", "money", *amount])
         assert refused.exit_code == 2
         assert "must be a number, at least 0." in refused.stderr
 
@@ -103,7 +101,7 @@ def test_a_number_out_of_range_is_refused_with_the_allowed_range(
     """In plain words: what was wrong, and what is allowed."""
     value = {"below": str(option.min - 1), "above": str(option.max + 1)}.get(value, value)
     noun = "number" if name == "--min-score" else "whole number"
-    refused = CliRunner().invoke(cli, [*words, f"{name}={value}", "a", "b"], prog_name="gristmill")
+    refused = invoke([*words, f"{name}={value}", "a", "b"])
     assert refused.exit_code == 2
     allowed = f"{option.min} to {option.max}"
     assert f"Invalid value for '{name}': must be a {noun}, {allowed}." in refused.stderr

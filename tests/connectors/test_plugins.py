@@ -6,14 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from gristmill import app
 from gristmill.cli.client_session import Refused
-from gristmill.cli.commands import cli
 from gristmill.cli.new_connector import write_connector
 from gristmill.connectors.port import ConnectorLimits
 from gristmill.connectors.registry import ConnectorRegistry
+from tests.command_line import invoke
 from tests.connectors.fakes.tool import ExpectedDocument, FakeError, FakeTool, serve_fake, words_in
 from tests.connectors.harness import ConnectorHarness, vault_of
 from tests.docs.pages import ROOT
@@ -114,7 +113,7 @@ def test_the_page_about_writing_a_connector_shows_what_the_command_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(cli, ["connector", "new", "sample"])
+    result = invoke(["connector", "new", "sample"])
     assert result.exit_code == 0, result.output
     assert "pip install -e gristmill-sample" in result.stdout
     page = (ROOT / "docs/how-to/write-a-connector.md").read_text(encoding="utf-8")
