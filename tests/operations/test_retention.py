@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from gristmill import app, events
+from gristmill.integrity.reconcile import Reconciler
 from gristmill.operations.retention import apply_retention
 from tests.api_calls import (
     add_items,
@@ -202,6 +203,38 @@ async def test_versions_are_kept_for_their_time_or_under_a_hold(
         cursor = await tx.execute("select count(*) from content")
         assert await cursor.fetchone() == (1,)
     await assert_healthy(http)
+
+
+async def test_the_audit_log_of_a_base_is_kept_as_long_as_the_base_says(
+    mill: app.Gristmill, http: httpx.AsyncClient
+) -> None:
+    """Requests that name the base or one of its items, also of a base that is gone; the others are kept as the setting says."""
+    short, long, plain = [await make_base(http, name) for name in ("short", "long", "plain")]
+    items = {base: await note(http, base, "rye") for base in (short, long, plain)}
+    await set_rule(http, short, auditDays=2)
+    await set_rule(http, long, auditDays=200)
+    for item in items.values():
+        assert (await http.patch(f"/api/knowledge-items/{item}", json={"title": "renamed"})).is_success
+    names = {short: "short", long: "long", plain: "plain"} | dict(
+        zip(items.values(), ("item of short", "item of long", "item of plain"), strict=True)
+    )
+
+    async def entries() -> set[str]:
+        shown = (await http.get("/api/audit", params={"limit": 500})).json()["items"]
+        return {names.get(entry["path"].split("/")[3], "") for entry in shown if entry["path"].count("/") > 2}
+
+    async def age_log(days: int) -> None:
+        async with mill.db.transaction() as tx:
+            await tx.execute("update audit set at = at - make_interval(days => %s)", [days])
+        await Reconciler(mill.db, mill.sources.blobs, timedelta(days=30)).run_pass()
+
+    assert await entries() == set(names.values())
+    await age_log(3)
+    assert await entries() == {"long", "plain", "item of long", "item of plain"}
+    await age_log(90)
+    assert await entries() == {"long", "item of long"}
+    await age_log(110)
+    assert await entries() == set()
 
 
 async def test_events_are_kept_as_long_as_their_base_says(

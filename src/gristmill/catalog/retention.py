@@ -1,4 +1,4 @@
-"""How long a base keeps documents, earlier versions and events. Without a rule, documents are kept without limit."""
+"""How long a base keeps documents, earlier versions, events and its audit log. Without a rule, documents are kept without limit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +12,15 @@ from gristmill.db import Tx
 
 @dataclass(frozen=True)
 class RetentionRule:
-    """How long a base keeps things, in days; None: documents without limit, no earlier versions, events as the setting says."""
+    """How long a base keeps things, in days; None: documents without limit, no earlier versions, events and the audit log as the
+    settings say."""
 
     base_id: BaseId
     document_days: int | None = None
     version_days: int | None = None
     event_days: int | None = None
     updated_at: datetime | None = None
+    audit_days: int | None = None
 
 
 async def find_retention(tx: Tx, base_id: BaseId) -> RetentionRule:
@@ -36,6 +38,7 @@ async def put_retention(tx: Tx, rule: RetentionRule) -> None:
         documents=rule.document_days,
         versions=rule.version_days,
         events=rule.event_days,
+        audit=rule.audit_days,
     )
 
 

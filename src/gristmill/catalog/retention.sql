@@ -1,18 +1,18 @@
 -- name: find_retention
 -- How long a base keeps things.
-select base_id, document_days, version_days, event_days, updated_at from retention where base_id = %(base)s;
+select base_id, document_days, version_days, event_days, updated_at, audit_days from retention where base_id = %(base)s;
 
 -- name: put_retention
 -- Sets how long a base keeps things.
-insert into retention (base_id, document_days, version_days, event_days)
-values (%(base)s, %(documents)s, %(versions)s, %(events)s)
+insert into retention (base_id, document_days, version_days, event_days, audit_days)
+values (%(base)s, %(documents)s, %(versions)s, %(events)s, %(audit)s)
 on conflict (base_id) do update
    set document_days = excluded.document_days, version_days = excluded.version_days, event_days = excluded.event_days,
-       updated_at = clock_now();
+       audit_days = excluded.audit_days, updated_at = clock_now();
 
 -- name: list_retention
 -- The bases that keep things for a limited time.
-select r.base_id, r.document_days, r.version_days, r.event_days, r.updated_at from retention r
+select r.base_id, r.document_days, r.version_days, r.event_days, r.updated_at, r.audit_days from retention r
   join base b on b.id = r.base_id
  where b.status <> 'deleting' order by r.base_id;
 

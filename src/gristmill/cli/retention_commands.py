@@ -11,8 +11,18 @@ from gristmill.cli.output import console, new_table, print_json
 from gristmill.cli.question_commands import base_cli
 from gristmill.errors import Invalid
 
-_FIELDS = {"documents": "documentDays", "versions": "versionDays", "events": "eventDays"}
-_DEFAULTS = {"documents": "without limit", "versions": "none", "events": "as event_retention says"}
+_FIELDS = {
+    "documents": "documentDays",
+    "versions": "versionDays",
+    "events": "eventDays",
+    "audit": "auditDays",
+}
+_DEFAULTS = {
+    "documents": "without limit",
+    "versions": "none",
+    "events": "as event_retention says",
+    "audit": "as audit_retention says",
+}
 
 
 def _days_option(what: str) -> Any:
@@ -32,13 +42,14 @@ def set_retention(
     documents: Annotated[int | None, _days_option("documents, from their last change on,")] = None,
     versions: Annotated[int | None, _days_option("versions that newer ones replaced")] = None,
     events: Annotated[int | None, _days_option("events")] = None,
+    audit: Annotated[int | None, _days_option("the audit log of the base")] = None,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Show how long a base keeps documents, earlier versions and events; or change it."""
+    """Show how long a base keeps documents, earlier versions, events and its audit log; or change it."""
     from gristmill.cli.add import base_id_by_name
 
-    options = {"documents": documents, "versions": versions, "events": events}
+    options = {"documents": documents, "versions": versions, "events": events, "audit": audit}
     changes = {_FIELDS[what]: days or None for what, days in options.items() if days is not None}
 
     async def run(session: Any) -> dict[str, Any]:

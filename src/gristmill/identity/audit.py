@@ -45,7 +45,7 @@ async def begin(
     client: str | None,
     retention: timedelta,
 ) -> UUID:
-    """Log a request before it is served; also deletes some rows past their `retention`."""
+    """Log a request before it is served; also deletes some rows past their `retention`, of requests that name no base."""
     await queries.run(tx, "sweep_audit", retention=retention)
     ids = await queries.values(
         tx,
@@ -109,6 +109,11 @@ async def record_sign_in(
 async def end(tx: Tx, entry: UUID, status: int, took_ms: int) -> None:
     """Log the status of the response."""
     await queries.run(tx, "end_audit", id=entry, status=status, took=took_ms)
+
+
+async def sweep_of_bases(tx: Tx, retention: timedelta) -> int:
+    """Delete rows of bases older than their base's retention, or without one older than `retention`; how many, at most a batch."""
+    return await queries.run(tx, "sweep_audit_of_bases", retention=retention)
 
 
 @dataclass(frozen=True)

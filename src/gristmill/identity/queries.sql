@@ -95,8 +95,8 @@ delete from session where hash = %(hash)s;
 
 -- name: begin_audit
 -- Logs a request before it is served.
-insert into audit (org_id, actor, key_id, role, method, path, client)
-values (%(org)s, %(actor)s, %(key)s, %(role)s, %(method)s, %(path)s, %(client)s)
+insert into audit (org_id, actor, key_id, role, method, path, client, base_id)
+values (%(org)s, %(actor)s, %(key)s, %(role)s, %(method)s, %(path)s, %(client)s, audit_base(%(path)s))
 returning id;
 
 -- name: end_audit
@@ -117,9 +117,17 @@ select id, at, actor, key_id, role, method, path, client, status, took_ms, audit
  order by id desc limit %(limit)s;
 
 -- name: sweep_audit
--- Deletes rows past their retention, a few at a time, so that no request pays for many.
+-- Deletes rows past their retention, a few at a time, so that no request pays for many. Not those of bases: see below.
 delete from audit where id in (
-    select id from audit where at < clock_now() - %(retention)s::interval limit 20 for update skip locked);
+    select id from audit where base_id is null and at < clock_now() - %(retention)s::interval limit 20 for update skip locked);
+
+-- name: sweep_audit_of_bases
+-- Deletes rows of bases that are older than the retention of their base, or than the one for all.
+delete from audit where id in (
+    select a.id from audit a left join retention r on r.base_id = a.base_id
+     where a.base_id is not null
+       and a.at < clock_now() - coalesce(make_interval(days => r.audit_days), %(retention)s::interval)
+     limit 10000);
 
 -- name: claim_request
 -- () | running, but no longer renewed -> running.

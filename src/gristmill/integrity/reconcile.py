@@ -43,6 +43,7 @@ from gristmill.embedding import Embedders
 from gristmill.errors import Invalid, SetupError
 from gristmill.events import Reconciled, webhook_store
 from gristmill.events.sequencer import enqueue_deliveries
+from gristmill.identity import audit
 from gristmill.integrity import store
 from gristmill.integrity.embedder_suggestions import record_suggestions
 from gristmill.jobs import Done, Job, JobId, NewJob, Outcome, Priority, Schedule
@@ -126,16 +127,17 @@ class Reconciler:
         swap_retention: timedelta = timedelta(days=7),
         question_retention: timedelta = timedelta(days=30),
         embedders: Embedders | None = None,
+        audit_retention: timedelta = timedelta(days=90),
     ) -> None:
         self._db, self._blobs, self._retention = db, blobs, event_retention
         self._swap_retention, self._question_retention = swap_retention, question_retention
-        self._embedders = embedders
+        self._embedders, self._audit_retention = embedders, audit_retention
 
     @classmethod
     def from_settings(cls, db: Database, blobs: BlobStore, settings: Settings, embedders: Embedders) -> Self:
         """One that keeps things for as long as the settings say, and suggests these embedders."""
         retentions = settings.event_retention, settings.swap_retention, settings.question_retention
-        return cls(db, blobs, *retentions, embedders)
+        return cls(db, blobs, *retentions, embedders, settings.audit_retention)
 
     async def reconcile(self, job: Job) -> Outcome:
         """Make a pass; the job's result is the number of repairs by kind."""
@@ -161,6 +163,7 @@ class Reconciler:
         await self._collect_garbage(repairs, thorough)
         if thorough:
             await apply_retention(self._db)
+            await self._sweep_audit()
             await self._queue_sweeps()
             await self._correct_counts()
         if self._embedders is not None:
@@ -169,6 +172,12 @@ class Reconciler:
         if damage:
             log.error("the reconciler repaired damage: this is a defect, please report it", extra=damage)
         return dict(repairs)
+
+    async def _sweep_audit(self) -> None:
+        has_more = True
+        while has_more:
+            async with self._db.connection() as tx:
+                has_more = bool(await audit.sweep_of_bases(tx, self._audit_retention))
 
     async def _suspect_bases(self, thorough: bool) -> list[BaseId]:
         async with self._db.connection() as tx:

@@ -130,7 +130,8 @@ class Settings(SignInSettings, SecretSettings):
         description="Maximum requests per minute from one API key to one server; further requests get 429.",
     )
     audit_retention: Duration = Field(
-        default=timedelta(days=90), description="How long audit log entries are kept."
+        default=timedelta(days=90),
+        description="How long audit log entries are kept, unless the retention of their base says otherwise.",
     )
     audit_reads: bool = Field(
         default=False, description="Write requests that only read into the audit log too, searches included."

@@ -8,3 +8,12 @@ create function audit_action(p_method text, p_path text) returns text language s
                 when p_method in ('GET', 'HEAD') or p_method = 'POST' and p_path ~ '(/search|/why-not|^/api/ask|/chat/completions|/dify/retrieval)$' then 'read'
                 else 'change' end
 $$;
+
+-- The base that a request names, or whose item it names; null if neither.
+create function audit_base(p_path text) returns uuid language sql stable as $$
+    with named as (
+        select (regexp_match(p_path, '^/(?:api/knowledge-bases|api/knowledge-items|v1/vector_stores|mcp)/'
+                                     '([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?:/|$)', 'i'))[1]::uuid as id)
+    select case when p_path like '/api/knowledge-items/%' then (select i.base_id from item i where i.id = n.id) else n.id end
+      from named n
+$$;

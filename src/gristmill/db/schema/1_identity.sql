@@ -123,10 +123,12 @@ create table audit (
     path            text not null,
     client          text,
     status          int,
-    took_ms         int
+    took_ms         int,
+    base_id         uuid                        -- that it was about, if it names one; no foreign key: the log outlives bases
 );
 create index audit_org on audit (org_id, id);
-create index audit_at on audit (at);
+create index audit_at on audit (at) where base_id is null;
+create index audit_base on audit (base_id, at) where base_id is not null;
 
 -- owner: identity
 -- Requests with an Idempotency-Key: running → done (in the transaction that made the change) → answered.

@@ -1,13 +1,14 @@
 -- How long bases keep what they have, what must not be deleted, and what was deleted.
 
 -- owner: catalog
--- How long a base keeps things, in days. Null: documents without limit, no earlier versions, events as the setting says.
+-- How long a base keeps things, in days. Null: documents without limit, no earlier versions, events and the audit log as the settings say.
 create table retention (
     base_id         uuid primary key references base on delete cascade,
     document_days   int check (document_days > 0), -- since the last change of their content
     version_days    int check (version_days > 0),  -- since a newer version replaced them
     event_days      int check (event_days > 0),
-    updated_at      timestamptz not null default clock_now()
+    updated_at      timestamptz not null default clock_now(),
+    audit_days      int check (audit_days > 0)
 );
 
 -- owner: catalog

@@ -17,15 +17,19 @@ Days = Annotated[StrictInt, Field(ge=1, le=36_500)]
 
 
 class RetentionIn(RequestModel):
-    """How long a base keeps things, in days. Null: documents without limit, no earlier versions, events as the setting says."""
+    """How long a base keeps things, in days. Null: documents without limit, no earlier versions, events and the audit log as the
+    settings say."""
 
     document_days: Days | None = None
     version_days: Days | None = None
     event_days: Days | None = None
+    audit_days: Days | None = None
 
     def to_rule(self, base_id: BaseId) -> RetentionRule:
         """The rule of this base."""
-        return RetentionRule(base_id, self.document_days, self.version_days, self.event_days)
+        return RetentionRule(
+            base_id, self.document_days, self.version_days, self.event_days, audit_days=self.audit_days
+        )
 
 
 class RetentionOut(ApiModel):
@@ -34,6 +38,7 @@ class RetentionOut(ApiModel):
     document_days: int | None
     version_days: int | None
     event_days: int | None
+    audit_days: int | None
     has_legal_hold: bool
 
     @classmethod
@@ -43,6 +48,7 @@ class RetentionOut(ApiModel):
             document_days=rule.document_days,
             version_days=rule.version_days,
             event_days=rule.event_days,
+            audit_days=rule.audit_days,
             has_legal_hold=has_hold,
         )
 

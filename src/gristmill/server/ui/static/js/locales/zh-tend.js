@@ -89,6 +89,7 @@ export const messages = {
   "Keep earlier versions of documents this many days": "文档的旧版本保留多少天",
   "Empty: an earlier version is deleted when a newer one replaces it.": "留空：旧版本在被新版本取代时删除。",
   "Keep events this many days": "事件保留多少天",
+  "Keep the audit log of this base this many days": "此知识库的审计日志保留多少天",
   "Empty: as the server is set.": "留空：按服务器的设置。",
   "Legal hold": "法律保留",
   "Until a hold is lifted, nothing that it covers is deleted, whoever or whatever asks for it.":

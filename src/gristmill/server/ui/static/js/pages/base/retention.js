@@ -11,7 +11,8 @@ import { showError, toast } from "../../components/toast.js";
 /** @import { ApiError } from "../../api.js" */
 /** @import { Signal } from "../../core.js" */
 
-/** @typedef {{documentDays: number | null, versionDays: number | null, eventDays: number | null}} Rule */
+/** @typedef {{documentDays: number | null, versionDays: number | null, eventDays: number | null,
+ *   auditDays: number | null}} Rule */
 /** @typedef {{id: string, itemId: string | null, title: string, reason: string, placedBy: string, placedAt: string}}
  * Hold */
 
@@ -68,6 +69,7 @@ function ruleForm(base, rule, reload) {
         documentDays: days("documentDays"),
         versionDays: days("versionDays"),
         eventDays: days("eventDays"),
+        auditDays: days("auditDays"),
       };
       await api.put(`/knowledge-bases/${base}/retention`, changed);
       await reload();
@@ -93,6 +95,12 @@ function ruleForm(base, rule, reload) {
           t("Empty: an earlier version is deleted when a newer one replaces it."),
         )}
         ${daysField("eventDays", t("Keep events this many days"), rule.eventDays, t("Empty: as the server is set."))}
+        ${daysField(
+          "auditDays",
+          t("Keep the audit log of this base this many days"),
+          rule.auditDays,
+          t("Empty: as the server is set."),
+        )}
         <p class="bad" role="alert">${() => errorText.value}</p>
         <button class="button">${t("Set retention")}</button>
       </fieldset>
