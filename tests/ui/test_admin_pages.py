@@ -125,7 +125,8 @@ def test_a_dead_job_is_shown_with_its_error_and_retried_once_its_cause_is_gone(
     row = page.get_by_role("list", name="Dead jobs").get_by_role("listitem").filter(has_text=file.name)
     expect(row).to_contain_text("neither text nor")
     file.write_text("# Mended\n\nThe stones are dressed.", "utf-8")
-    row.get_by_role("button", name="Retry").click()
+    with page.expect_response(lambda response: response.request.method == "POST"):  # shown before it is done
+        row.get_by_role("button", name="Retry").click()
     expect(row).to_have_count(0)
     page.goto(f"{ui_url}/b/{base}")
     expect(page.get_by_role("row", name=re.compile(file.stem)).get_by_text("Indexed")).to_be_visible()

@@ -234,7 +234,8 @@ def test_what_people_search_for_is_kept_shown_and_deleted_if_the_owner_wants_it(
     expect(page.locator(".hit").first).to_contain_text("The miller dresses the stones.")
     page.goto(f"{ui_url}/b/{base}/settings")
     asked.get_by_role("button", name="Delete all").click()
-    page.get_by_role("dialog").get_by_role("button", name="Delete all").click()
+    with page.expect_response(lambda response: response.request.method == "DELETE"):
+        page.get_by_role("dialog").get_by_role("button", name="Delete all").click()
     expect(asked).to_contain_text("No one has searched this base yet.")
     questions = api.http.get(f"/api/knowledge-bases/{base}/questions").json()["items"]
     assert questions == []
