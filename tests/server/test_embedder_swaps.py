@@ -80,15 +80,19 @@ async def test_a_bad_model_is_refused_with_a_report(http: httpx.AsyncClient, bas
 
 
 async def test_who_is_asked_approves(http: httpx.AsyncClient, base: str) -> None:
-    """With another chunking, and no embedder named."""
+    """With another chunking, and no embedder named: what of the chunking is not named stays."""
     url = f"/api/knowledge-bases/{base}/embedder"
+    await http.patch(f"/api/knowledge-bases/{base}", json={"chunking": {"maxTokens": 64, "overlapTokens": 8}})
     await http.post(url, json={"chunking": {"maxTokens": 32}, "gate": "ask"})
     await until_state(http, base, "waiting")
     second = await http.post(url, json={"embedder": "bad"})
     assert (second.status_code, second.json()["code"]) == (409, "swap_under_way")
     assert (await http.post(f"{url}/approve")).status_code == 202
     await until_state(http, base, "switched")
-    assert (await http.get(f"/api/knowledge-bases/{base}")).json()["chunking"] == {"maxTokens": 32}
+    shown = (await http.get(f"/api/knowledge-bases/{base}")).json()
+    assert shown["chunking"] == {"maxTokens": 32, "overlapTokens": 8}, "the field that was omitted stays"
+    reset = await http.patch(f"/api/knowledge-bases/{base}", json={"chunking": {"overlapTokens": None}})
+    assert reset.json()["chunking"] == {"maxTokens": 32}, "null means the default"
 
 
 async def test_a_request_that_changes_nothing_is_refused(http: httpx.AsyncClient, base: str) -> None:

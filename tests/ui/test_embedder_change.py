@@ -3,10 +3,10 @@
 import re
 from uuid import uuid4
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.embedding import endpoint
-from tests.ui.harness import ApiHelper, violations
+from tests.ui.harness import ApiHelper, profile, violations
 
 
 def test_an_embedder_is_changed_approved_and_changed_back(page: Page, ui_url: str, api: ApiHelper) -> None:
@@ -41,6 +41,38 @@ def test_an_embedder_is_changed_approved_and_changed_back(page: Page, ui_url: st
         expect(page.locator("code", has_text="quick")).to_be_visible()
         expect(settings.get_by_text(re.compile(f"Changed from {name}"))).to_be_visible()
         assert api.http.get(f"/api/knowledge-bases/{base}").json()["embedder"] == "quick"
+
+
+def test_chunking_is_changed_in_the_same_way_in_chinese(
+    browser: Browser, ui_url: str, api: ApiHelper
+) -> None:
+    """With the base's own embedder; every word of it is Chinese, also the refusal of a change that changes nothing."""
+    base = api.create_base(f"chunked {uuid4().hex[:6]}")
+    api.add_notes(base, "# 磨坊\n\n磨坊主每年春天修整磨石。")
+    with profile(browser, language="zh-CN") as tabs:
+        page = tabs.open(f"{ui_url}/b/{base}/settings")
+        page.get_by_role("button", name="更换…").click()
+        dialog = page.get_by_role("dialog", name="更换嵌入模型")
+        dialog.get_by_label("新模型").select_option(label="quick（不变）")
+        dialog.get_by_label("新向量完成后").select_option("ask")
+        dialog.get_by_role("button", name="更换", exact=True).click()
+        expect(dialog.get_by_role("alert")).to_have_text("该知识库已使用此模型和分块设置。")
+        dialog.get_by_label("分块大小上限（token）").fill("64")
+        assert violations(page) == []
+        dialog.get_by_role("button", name="更换", exact=True).click()
+        change = page.get_by_role("status").filter(has_text="quick")
+        expect(change).to_contain_text("quick 已就绪。请选择是否使用。")
+        expect(change).to_contain_text("文档太少，无法比较")
+        change.get_by_role("button", name="使用 quick").click()
+        back = page.get_by_role("button", name="恢复之前的分块")
+        expect(back).to_be_visible()
+        expect(page.get_by_text("分块已更换")).to_be_visible()
+        size = page.get_by_label("分块大小上限（token）")
+        expect(size).to_have_value("64")
+        back.click()
+        expect(size).to_have_value("")
+        assert tabs.errors == []
+    assert api.http.get(f"/api/knowledge-bases/{base}").json()["chunking"] == {}
 
 
 def test_a_change_that_cannot_work_is_refused_with_its_reason_or_cancelled(

@@ -86,12 +86,17 @@ def check_chunk_size(chunking: Mapping[str, Any], embedder: Embedder) -> None:
         raise Invalid(message, code="chunk_too_long", fields=[field])
 
 
+def chunking_with(base: Base, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The chunking of a base with some fields changed: the others stay, and None means the default."""
+    return {name: value for name, value in {**base.chunking, **changes}.items() if value is not None}
+
+
 async def patch(
     db: Database,
     base_id: BaseId,
     *,
     name: str | None = None,
-    chunking: dict[str, Any] | None = None,
+    chunking: Mapping[str, Any] | None = None,
     file_processor: str | None = None,
     on_restart: OnRestart | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -126,7 +131,7 @@ async def patch(
                 tx,
                 base_id,
                 name=name,
-                chunking=chunking,
+                chunking=None if chunking is None else chunking_with(base, chunking),
                 file_processor=file_processor,
                 on_restart=on_restart,
                 settings=settings or {},

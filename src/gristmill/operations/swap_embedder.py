@@ -9,6 +9,7 @@
 What the job does is in `ingest/swap.py`. Killed anywhere, the old chunks answer until the transaction of `take_over`.
 """
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +21,7 @@ from gristmill.errors import Conflict, NotFound
 from gristmill.events import BaseEmbedderSwitched, BaseRestored
 from gristmill.jobs import NewJob
 from gristmill.operations import guards
-from gristmill.operations.bases import check_chunk_size
+from gristmill.operations.bases import check_chunk_size, chunking_with
 from gristmill.search import publish
 from gristmill.work import RemoveChunkSet, SwapEmbedder
 
@@ -29,7 +30,7 @@ async def swap(
     db: Database,
     base_id: BaseId,
     embedder: Embedder,
-    chunking: dict[str, Any] | None = None,
+    chunking_changes: Mapping[str, Any] | None = None,
     gate: SwapGate = "auto",
 ) -> Swap:
     """Begin to build the chunks of a base with another embedder or another chunking. The same request again returns the swap
@@ -37,7 +38,7 @@ async def swap(
     async with db.transaction() as tx:
         base = await guards.lock_base(tx, base_id)
         await hold_embedder(tx, embedder)
-        chunking = base.chunking if chunking is None else chunking
+        chunking = chunking_with(base, chunking_changes or {})
         check_chunk_size(chunking, embedder)
         _require_embedded_index(base)
         sets = {chunk_set.id: chunk_set for chunk_set in await catalog.find_chunk_sets(tx, base_id)}

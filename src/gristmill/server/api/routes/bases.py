@@ -158,7 +158,7 @@ async def patch_base(
     if_match: IfMatch = None,
 ) -> BaseOut:
     """Change a knowledge base. Jobs that are queued or running continue."""
-    chunking = body.chunking.model_dump(by_alias=True, exclude_none=True) if body.chunking else None
+    chunking = body.chunking.changes() if body.chunking else None
     _check_processor(context, body.file_processor_id)
     async with context.db.connection() as tx:
         base = await guards.require_base(tx, base_id, viewer)
@@ -166,8 +166,9 @@ async def patch_base(
         restore_with = (
             await context.embedders.find(tx, base.embedder, base.org_id) if body.status == "ready" else None
         )
-    if chunking and chunking != base.chunking and base.embedder in usable:
-        bases.check_chunk_size(chunking, usable[base.embedder])
+    wanted_chunking = bases.chunking_with(base, chunking or {})
+    if wanted_chunking != base.chunking and base.embedder in usable:
+        bases.check_chunk_size(wanted_chunking, usable[base.embedder])
     await bases.patch(
         context.db,
         base_id,

@@ -5,6 +5,7 @@ from fastapi import Response
 from gristmill import catalog
 from gristmill.catalog import Swap
 from gristmill.operations import guards, swap_embedder
+from gristmill.operations.bases import chunking_with
 from gristmill.server.api.context import ApiContext, CurrentContext, PathBase
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.embedder_swaps import NewSwap, SwapOut
@@ -22,12 +23,12 @@ async def swap_base_embedder(
     async with context.db.connection() as tx:
         base = await guards.require_base(tx, base_id)
         embedder = await context.embedders.find(tx, body.embedder or base.embedder, base.org_id)
-    chunking = None if body.chunking is None else body.chunking.model_dump(by_alias=True, exclude_none=True)
+    changes = body.chunking.changes() if body.chunking else {}
     if body.dry_run:
         response.status_code = 200
-        wanted = base.chunking if chunking is None else chunking
-        return EstimateOut.of(await context.estimator.estimate_stored(base, embedder, wanted, None))
-    swap = await swap_embedder.swap(context.db, base_id, embedder, chunking, body.gate)
+        chunking = chunking_with(base, changes)
+        return EstimateOut.of(await context.estimator.estimate_stored(base, embedder, chunking, None))
+    swap = await swap_embedder.swap(context.db, base_id, embedder, changes, body.gate)
     return await _show(context, swap)
 
 

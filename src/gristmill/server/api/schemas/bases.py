@@ -49,6 +49,10 @@ class Chunking(RequestModel):
         | None
     ) = None
 
+    def changes(self) -> dict[str, int | None]:
+        """The fields of the request: those that are omitted stay as they are, and null means the default."""
+        return self.model_dump(by_alias=True, exclude_unset=True)
+
 
 Description = Annotated[str, StringConstraints(max_length=2000)]
 ExpireDays = Annotated[StrictInt, Field(ge=1, le=3650)]

@@ -1,6 +1,7 @@
 // @ts-check
 /**
- * Simplified Chinese for changing items (rename, move, tag, sort, edit, undo), for kept questions and skipped searches.
+ * Simplified Chinese for changing items (rename, move, tag, sort, edit, undo) and the embedder of a base, for kept
+ * questions and skipped searches.
  * @type {Messages}
  */
 
@@ -132,4 +133,35 @@ export const messages = {
   deleted: "已删除",
   group: "群组",
   "This could not be loaded. Reload the page.": "无法加载这部分内容。请重新加载页面。",
+  "Change …": "更换…",
+  "Many of its texts are in languages that {name} knows better.": "其中许多文本的语言，{name} 掌握得更好。",
+  Change: "更换",
+  "Change the embedding model": "更换嵌入模型",
+  "New model": "新模型",
+  Model: "模型",
+  "All texts are embedded again, which may cost money. Searches go on with the old vectors.":
+    "所有文本都会重新嵌入，可能产生费用。期间搜索继续使用旧向量。",
+  "When the new vectors are complete": "新向量完成后",
+  "Use them if they find no less": "如果效果不差，就使用它们",
+  "Compare, and ask me": "比较后询问我",
+  "Use them without comparing": "不比较，直接使用",
+  "Use {name}": "使用 {name}",
+  "Back to {name}": "换回 {name}",
+  "Back to the earlier chunking": "恢复之前的分块",
+  "{name} (unchanged)": "{name}（不变）",
+  "The vectors of {name} are being made: {percent}%. Searches use the old ones.":
+    "正在生成 {name} 的向量：{percent}%。搜索仍使用旧向量。",
+  "{name} is being compared with the old model.": "正在把 {name} 与旧模型比较。",
+  "{name} is ready. Choose whether to use it.": "{name} 已就绪。请选择是否使用。",
+  "{name} was not taken, because it finds less.": "{name} 未被采用，因为效果较差。",
+  "Changed from {name}": "已从 {name} 更换",
+  "Chunking changed": "分块已更换",
+  "Finds more": "效果更好",
+  "As good": "效果相当",
+  "Finds less": "效果较差",
+  "No better than chance": "与随机无异",
+  "Too few documents to compare": "文档太少，无法比较",
+  "Found (nDCG)": "命中（nDCG）",
+  "Time of a search": "单次搜索耗时",
+  "{n} questions made from this base": "由此知识库生成的 {n} 个问题",
 };

@@ -77,10 +77,10 @@ const refusedNotice = () =>
  * @param {FormData} form @param {Base} base
  */
 function changesFrom(form, base) {
-  const maxTokens = form.get("maxTokens") ? Number(form.get("maxTokens")) : undefined;
+  const maxTokens = form.get("maxTokens") ? Number(form.get("maxTokens")) : null;
   return {
     name: String(form.get("name")),
-    ...(maxTokens === base.chunking.maxTokens ? {} : { chunking: { maxTokens } }),
+    ...(maxTokens === (base.chunking.maxTokens ?? null) ? {} : { chunking: { maxTokens } }),
     onRestart: String(form.get("onRestart")),
     settings: {
       ignore: String(form.get("ignore")).split(/\s*\n\s*/).filter(Boolean),

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * The embedder of a base, and its change: the new vectors are made while the old ones answer, both are compared, and
- * the new ones take over or wait for a decision. Searches go on meanwhile.
+ * The embedder of a base, and its change, or that of its chunking: the new vectors are made while the old ones answer,
+ * both are compared, and the new ones take over or wait for a decision. Searches go on meanwhile.
  */
 
 import { api } from "../../api.js";
@@ -19,22 +19,28 @@ import { allows } from "../../session.js";
 /** @import { Resource } from "../../resource.js" */
 /** @typedef {{hybrid?: {ndcg: number, medianMs: number}}} Figures */
 /**
- * @typedef {{state: "building" | "comparing" | "waiting" | "switched" | "refused" | "cancelled", embedder: string,
- *   previousEmbedder: string, progress: number, report: {verdict: string, questions: number, old?: Figures,
- *   new?: Figures} | null, error: {message: string} | null, canRevert: boolean, updatedAt: string}} Swap
+ * @typedef {{id: string, state: "building" | "comparing" | "waiting" | "switched" | "refused" | "cancelled",
+ *   embedder: string, previousEmbedder: string, progress: number, report: {verdict: string, questions: number,
+ *   old?: Figures, new?: Figures} | null, error: {message: string} | null, canRevert: boolean, updatedAt: string}} Swap
  */
 
 const POLL_INTERVAL = 1500; // milliseconds
 
-/** @param {Base} base @param {() => void} onswitched called when another embedder has taken over */
+/** @param {Base} base @param {() => void} onswitched called when another embedder or chunking has taken over */
 export function embedderField(base, onswitched) {
   /** @type {Resource<Swap | "none">} */
   const swap = resource(() => loadSwap(base.id), {
     every: () => (isUnderWay(swap.value.peek()) ? POLL_INTERVAL : null),
   });
+  /** @type {string | null} */
+  let lastShown = null;
   effect(() => {
     const last = swap.value.value;
-    if (last && last !== "none" && last.state === "switched" && last.embedder !== base.embedder) onswitched();
+    if (!last) return;
+    const shown = last === "none" ? "none" : `${last.id} ${last.state}`;
+    const isNew = lastShown !== null && lastShown !== shown;
+    lastShown = shown;
+    if (last !== "none" && last.state === "switched" && (isNew || last.embedder !== base.embedder)) onswitched();
   });
   const openDialog = () => openSwapDialog(base, () => swap.refresh());
   const canChange = () => allows("admin") && base.index === "embedded" && !isUnderWay(swap.value.value);
@@ -83,7 +89,10 @@ function swapView(base, swap, resource) {
   };
   const approve = button(t("Use {name}", { name: swap.embedder }), () => act("approve"), { small: true });
   const cancel = button(t("Cancel"), () => act("cancel"), { small: true, kind: "quiet" });
-  const revert = button(t("Back to {name}", { name: swap.previousEmbedder }), () => act("revert"), { small: true });
+  const revertLabel = isOfChunking(swap)
+    ? t("Back to the earlier chunking")
+    : t("Back to {name}", { name: swap.previousEmbedder });
+  const revert = button(revertLabel, () => act("revert"), { small: true });
   const buttons = {
     building: [cancel],
     comparing: [cancel],
@@ -101,6 +110,9 @@ function swapView(base, swap, resource) {
   `;
 }
 
+/** Whether only the chunking changes. @param {Swap} swap */
+const isOfChunking = (swap) => swap.embedder === swap.previousEmbedder;
+
 /** @param {Swap} swap */
 function describe(swap) {
   const name = swap.embedder;
@@ -115,7 +127,9 @@ function describe(swap) {
     case "refused":
       return problemMessage(swap.error) || t("{name} was not taken, because it finds less.", { name });
     default:
-      return html`${t("Changed from {name}", { name: swap.previousEmbedder })} ${relativeTime(() => swap.updatedAt)}`;
+      return html`${
+        isOfChunking(swap) ? t("Chunking changed") : t("Changed from {name}", { name: swap.previousEmbedder })
+      } ${relativeTime(() => swap.updatedAt)}`;
   }
 }
 
@@ -168,17 +182,30 @@ function openSwapDialog(base, onbegun) {
   const errorText = signal("");
   const estimateText = signal("");
   api.get("/embedders").then((page) => (embedders.value = page.items), showError);
-  const choices = () =>
-    embedders.value.filter(({ name }) => name !== base.embedder).map(({ name }) =>
-      html`<option value="${name}">${name}</option>`
-    );
+  // The base's own one comes last: it is of use with another chunking.
+  const choices = () => {
+    const isOwn = (/** @type {{name: string}} */ { name }) => name === base.embedder;
+    const ordered = [...embedders.value.filter((each) => !isOwn(each)), ...embedders.value.filter(isOwn)];
+    return ordered.map((each) => {
+      const label = isOwn(each) ? t("{name} (unchanged)", { name: each.name }) : each.name;
+      return html`<option value="${each.name}">${label}</option>`;
+    });
+  };
+  const changeFrom = (/** @type {HTMLFormElement} */ form) => {
+    const data = new FormData(form);
+    const maxTokens = Number(data.get("maxTokens"));
+    return {
+      embedder: data.get("embedder"),
+      ...(maxTokens ? { chunking: { maxTokens } } : {}),
+      gate: data.get("gate"),
+    };
+  };
   dialog(t("Change the embedding model"), (close) => {
     const submit = async (/** @type {SubmitEvent} */ event) => {
       event.preventDefault();
-      const data = new FormData(/** @type {HTMLFormElement} */ (event.target));
       try {
-        const body = { embedder: data.get("embedder"), gate: data.get("gate") };
-        await api.post(`/knowledge-bases/${base.id}/embedder`, body);
+        const change = changeFrom(/** @type {HTMLFormElement} */ (event.target));
+        await api.post(`/knowledge-bases/${base.id}/embedder`, change);
         close();
         onbegun();
       } catch (error) {
@@ -187,10 +214,10 @@ function openSwapDialog(base, onbegun) {
     };
     const estimate = async (/** @type {Event} */ event) => {
       const { form } = /** @type {HTMLButtonElement} */ (event.currentTarget);
-      const embedder = new FormData(/** @type {HTMLFormElement} */ (form)).get("embedder");
+      const change = changeFrom(/** @type {HTMLFormElement} */ (form));
       estimateText.value = t("Estimating …");
       try {
-        const found = await api.post(`/knowledge-bases/${base.id}/embedder`, { embedder, dryRun: true });
+        const found = await api.post(`/knowledge-bases/${base.id}/embedder`, { ...change, dryRun: true });
         estimateText.value = describeEstimate(found);
       } catch (error) {
         estimateText.value = "";
@@ -206,6 +233,10 @@ function openSwapDialog(base, onbegun) {
             <span class="hint">
               ${t("All texts are embedded again, which may cost money. Searches go on with the old vectors.")}
             </span>
+          </label>
+          <label class="field">
+            <span>${t("Maximum chunk size, in tokens")}</span>
+            <input name="maxTokens" type="number" min="32" max="8192" placeholder="${base.chunking.maxTokens ?? 256}">
           </label>
           <label class="field">
             <span>${t("When the new vectors are complete")}</span>
