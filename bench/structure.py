@@ -32,6 +32,9 @@ from gristmill.readers.formats import pdf
 from gristmill.readers.libraries import kreuzberg, pdfium
 
 GRAM = 12
+_WORD = re.compile(
+    "[\u2e80-\u9fff\uac00-\ud7af]|[^\\W\u2e80-\u9fff\uac00-\ud7af]+"
+)  # a letter of Chinese is a word
 _TABLE_ROW = re.compile(r"^\s*\|(.+)\|\s*$")
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*$")
 _STYLES = {
@@ -98,7 +101,7 @@ class StructureScore:
 
 def words(text: str) -> list[str]:
     """The words, without markup."""
-    return re.findall(r"\w+", text.casefold())
+    return _WORD.findall(text.casefold())
 
 
 def normal(text: str) -> str:
@@ -132,7 +135,10 @@ def make_table(vocabulary: Sequence[str], generator: random.Random, kind: str) -
     for row in rows[1:]:
         row[-1] = f"{generator.randint(1, 9999):,}"
     cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows)
-    return f'<table class="{kind}">{"".join(f"<tr>{row}</tr>" for row in cells)}</table>', rows
+    border = (
+        ' border="1" cellspacing="0"' if kind == "ruled" else ""
+    )  # LibreOffice knows no borders of classes
+    return f'<table class="{kind}"{border}>{"".join(f"<tr>{row}</tr>" for row in cells)}</table>', rows
 
 
 def print_pdf(page: str, target: Path) -> None:
@@ -193,7 +199,8 @@ def measure_style(
         tokens = parser.parse(text)
         headings = _contents(tokens, "heading_open")
         prose = _contents(tokens, "paragraph_open")
-        vocabulary = sorted({word for word in words(" ".join(prose)) if word.isalpha() and len(word) > 3})
+        runs = re.findall(r"\w+", " ".join(prose).casefold())
+        vocabulary = sorted({word for word in runs if word.isalpha() and 3 < len(word) < 20})
         if len(vocabulary) < 60:
             continue
         blocks, tables = [str(parser.render(text))], dict[str, list[list[str]]]()

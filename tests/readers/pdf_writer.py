@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.readers.samples import pdf_file
+from tests.readers.samples import PLAIN_FONT, pdf_file
 
 
 @dataclass
@@ -57,3 +57,44 @@ class PdfPage:
 def pdf(pages: Sequence[PdfPage]) -> bytes:
     """The file."""
     return pdf_file([" ".join(page.operators) for page in pages])
+
+
+# A font with numbers of glyphs and no table that says which characters they are.
+_UNMAPPED_FONT = (
+    b"<</Type/Font/Subtype/Type0/BaseFont/Glyphs/Encoding/Identity-H/DescendantFonts[<</Type/Font/Subtype/CIDFontType2"
+    b"/BaseFont/Glyphs/CIDSystemInfo<</Registry(Adobe)/Ordering(Identity)/Supplement 0>>/DW 500"
+    b"/FontDescriptor<</Type/FontDescriptor/FontName/Glyphs/Flags 4/FontBBox[0 0 500 700]/Ascent 700/Descent 0"
+    b"/CapHeight 700/StemV 80/ItalicAngle 0>>>>]>>"
+)
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def unmapped_pdf(pages: Sequence[tuple[Sequence[str], Sequence[str]]]) -> bytes:
+    """Pages of lines that are readable, and of lines in a font without a table."""
+    contents: list[str] = []
+    for readable, unmapped in pages:
+        page = PdfPage()
+        for line in readable:
+            page.text(line, bold=True)
+            page.at -= 14
+        for line in unmapped:
+            glyphs = "".join(f"{ord(letter) - 29:04x}" for letter in line)
+            page.operators.append(f"BT /F1 11 Tf 72 {page.at} Td <{glyphs}> Tj ET")
+            page.at -= 14
+        contents.append(" ".join(page.operators))
+    return pdf_file(contents, font=_UNMAPPED_FONT)
+
+
+def mislabelled_pdf(lines: Sequence[str]) -> bytes:
+    """A page that shows these lines, with a table that says of each letter that it is the next one of the alphabet."""
+    following = str.maketrans(_LETTERS, _LETTERS[1:] + _LETTERS[0])
+    page = PdfPage()
+    page.paragraph([line.translate(following) for line in lines])
+    glyphs = " ".join(f"{ord(letter.translate(following))}/{letter}" for letter in _LETTERS)
+    encoding = f"<</Type/Encoding/BaseEncoding/WinAnsiEncoding/Differences[{glyphs}]>>".encode()
+    font = PLAIN_FONT.replace(b"/WinAnsiEncoding", encoding).replace(b">>>>", b">>/ToUnicode 5 0 R>>")
+    table = (
+        b"/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapName /Wrong def /CMapType 2 def "
+        b"1 begincodespacerange <00> <ff> endcodespacerange 1 beginbfrange <20> <7e> <0020> endbfrange endcmap end end"
+    )
+    return pdf_file([" ".join(page.operators)], font=font, more=table)

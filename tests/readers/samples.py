@@ -74,8 +74,17 @@ def pdf(pages: Sequence[str], attachments: Mapping[str, bytes] | None = None) ->
     return pdf_file(contents, attachments)
 
 
-def pdf_file(contents: Sequence[str], attachments: Mapping[str, bytes] | None = None) -> bytes:
-    """A PDF whose pages have these contents; /F1 is a plain font, /F2 a bold one."""
+PLAIN_FONT = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
+
+
+def pdf_file(
+    contents: Sequence[str],
+    attachments: Mapping[str, bytes] | None = None,
+    *,
+    font: bytes = PLAIN_FONT,
+    more: bytes = b"",
+) -> bytes:
+    """A PDF whose pages have these contents; /F1 is a plain font, /F2 a bold one, object 5 the stream `more`."""
     objects: list[bytes] = []
 
     def add(body: bytes) -> int:
@@ -83,10 +92,8 @@ def pdf_file(contents: Sequence[str], attachments: Mapping[str, bytes] | None = 
         return len(objects)
 
     catalog, tree = add(b""), add(b"")
-    plain, bold = (
-        add(b"<</Type/Font/Subtype/Type1/BaseFont/%s/Encoding/WinAnsiEncoding>>" % name)
-        for name in (b"Helvetica", b"Helvetica-Bold")
-    )
+    plain, bold = add(font), add(PLAIN_FONT.replace(b"Helvetica", b"Helvetica-Bold"))
+    add(b"<</Length %d>>stream\n%s\nendstream" % (len(more), more))
     kids: list[int] = []
     for page in contents:
         stream = page.encode("cp1252")

@@ -13,6 +13,7 @@ from gristmill.readers import text_boxes
 from tests.readers import samples
 from tests.readers.conftest import ReadSample
 from tests.readers.module_pool import pool as pool
+from tests.readers.pdf_writer import mislabelled_pdf
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -229,6 +230,12 @@ def text_image(text: str, rotation: int = 0) -> bytes:
     return file.getvalue()
 
 
+SHOWN_LINES = (
+    "the miller dresses both stones every spring before the harvest comes to the mill",
+    "and again in autumn when all the rye is ground and the water is low in the channel",
+)
+
+
 async def test_images_and_scanned_pages_are_recognised_by_ocr(read_sample: ReadSample) -> None:
     reading = await read_sample(text_image("Gristmill read_sample scans"), "a.png")
     assert "Gristmill read_sample scans" in reading.text
@@ -242,6 +249,10 @@ async def test_images_and_scanned_pages_are_recognised_by_ocr(read_sample: ReadS
         samples.pptx([("", "")], {"ppt/media/i.png": text_image("Only an image")}), "c.pptx"
     )
     assert "Only an image" in reading.text
+    assert reading.report.warnings == ["ocr_used:1"]
+    # A page whose font has a wrong table shows other letters than its text has.
+    reading = await read_sample(mislabelled_pdf(SHOWN_LINES), "d.pdf")
+    assert "the miller dresses both stones" in reading.text
     assert reading.report.warnings == ["ocr_used:1"]
     with pytest.raises(NoText):
         await read_sample(text_image("not read"), "d.png", ocr=False)

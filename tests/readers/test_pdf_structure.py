@@ -113,3 +113,24 @@ async def test_a_box_around_text_is_no_table(read_sample: ReadSample) -> None:
     new.grid(1, 1, width=480, height=60)
     new.paragraph(WHEEL)
     assert "|" not in (await read_sample(pdf([new]), "a.pdf")).text
+
+
+async def test_titles_of_the_outline_are_headings_at_its_levels(read_sample: ReadSample) -> None:
+    page = PdfPage()
+    page.text("1.2 Dressing the stones")  # looks like the text around it
+    page.at -= 24
+    page.paragraph(
+        ["Both stones are dressed every spring, before the first of", "the harvest comes to the mill."]
+    )
+    page.text("Dressing the stones")
+    data = pdf([page, page])
+    data = data.replace(b"/Type/Catalog", b"/Type/Catalog/Outlines 90 0 R", 1)
+    entries = (
+        b"90 0 obj<</Type/Outlines/First 91 0 R/Last 91 0 R/Count 1>>\nendobj\n"
+        b"91 0 obj<</Title(The mill)/Parent 90 0 R/Dest[7 0 R/Fit]/First 92 0 R/Last 92 0 R/Count 1>>\nendobj\n"
+        b"92 0 obj<</Title(Dressing the stones)/Parent 91 0 R/Dest[7 0 R/Fit]>>\nendobj\n"
+    )
+    data = data.replace(b"xref\n", entries + b"xref\n", 1)
+    reading = await read_sample(data.replace(b"startxref", b"startxref "), "a.pdf")
+    headings = [line for line in reading.text.splitlines() if line.startswith("#")]
+    assert headings == ["## 1.2 Dressing the stones"], "on the page of the entry alone, and once"

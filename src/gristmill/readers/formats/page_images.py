@@ -4,7 +4,6 @@ A PDF's form fields are not filled in, and none of its actions run. What can't b
 """
 
 import base64
-import contextlib
 import io
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,12 +12,12 @@ from typing import Any
 
 from gristmill.readers import sandbox
 from gristmill.readers.formats import ocr
+from gristmill.readers.formats.pdf_outline import clean_title, read_outline
 from gristmill.readers.libraries import image_operations, images, pdfium, pdfium_c
 from gristmill.readers.protocol import Message
-from gristmill.readers.sink import DocumentRefused, clean_text, refuse_encrypted
+from gristmill.readers.sink import DocumentRefused, refuse_encrypted
 
 MAX_PAGES = 20_000
-_MAX_OUTLINE, _MAX_OUTLINE_DEPTH, _MAX_TITLE_LENGTH = 2_000, 6, 200
 _MAX_PIXELS = 12_000_000
 _MAX_IMAGE_BYTES = 2_500_000  # of a message, which is text
 _QUALITIES = (88, 75, 55, 35)
@@ -80,23 +79,11 @@ def _pdf_pages(path: Path) -> Message:
             is_known = pdfium_c.FPDF_GetPageSizeByIndexF(document, index, size)
             width, height = (size.width, size.height) if is_known else (612.0, 792.0)
             sizes.append((round(max(1.0, width), 1), round(max(1.0, height), 1)))
-            labels.append(_title(document.get_page_label(index) or ""))
-        return {"k": "pages", "sizes": sizes, "labels": labels, "outline": _outline(document, count)}
-
-
-def _outline(document: Any, count: int) -> list[tuple[int, str, int]]:
-    """The bookmarks: level from 1, title, page."""
-    outline: list[tuple[int, str, int]] = []
-    with contextlib.suppress(pdfium.PdfiumError, ValueError, RecursionError):
-        for bookmark in document.get_toc(max_depth=_MAX_OUTLINE_DEPTH):
-            if len(outline) >= _MAX_OUTLINE:
-                break
-            target = bookmark.get_dest()
-            index = None if target is None else target.get_index()
-            title = _title(bookmark.get_title() or "")
-            if index is not None and 0 <= index < count and title:
-                outline.append((int(bookmark.level) + 1, title, index + 1))
-    return outline
+            labels.append(clean_title(document.get_page_label(index) or ""))
+        outline = [
+            (entry.level, entry.title, entry.page) for entry in read_outline(document) if entry.page <= count
+        ]
+        return {"k": "pages", "sizes": sizes, "labels": labels, "outline": outline}
 
 
 def _pdf_picture(path: Path, number: int, width: int) -> Any:
@@ -115,10 +102,6 @@ def _pdf_picture(path: Path, number: int, width: int) -> Any:
         picture = page.render(scale=scale, rev_byteorder=True).to_pil().convert("RGB")
         page.close()
         return picture
-
-
-def _title(text: str) -> str:
-    return " ".join(clean_text(text).split())[:_MAX_TITLE_LENGTH]
 
 
 # ── images ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from gristmill.readers.formats import ocr, pdf_boxes, pdf_extras, pdf_layout
+from gristmill.readers.formats.pdf_outline import OutlineTitle, read_outline, titles_by_page
 from gristmill.readers.formats.pdf_pages import LoadedPage, PdfPages
 from gristmill.readers.formats.pdf_profile import PdfProfile
-from gristmill.readers.formats.pdf_repair import is_unreadable
+from gristmill.readers.formats.pdf_readability import Readability, readability
 from gristmill.readers.libraries import pdfium, pdfium_c
 from gristmill.readers.sink import DocumentRefused, Sink, clean_text, refuse_encrypted
 from gristmill.readers.text_boxes import TextBox
@@ -38,6 +39,7 @@ def read(sink: Sink) -> None:
         if pdfium_c.FPDF_GetSecurityHandlerRevision(document) >= 0:
             sink.warn("encrypted")
         sink.describe(pdf_extras.metadata(document))
+        titles = titles_by_page(read_outline(document))
         if not sink.task.after_page and not sink.task.carried:
             _add_attachments(sink, document)
     if _is_cross_reference_broken(sink):
@@ -52,7 +54,7 @@ def read(sink: Sink) -> None:
             for index in range(first, min(first + _PAGES_PER_OPEN, total)):
                 sink.begin_page(index + 1, total)
                 sink.check_turn()
-                sink.report.pages_read += _read_page(sink, pages, index, profile)
+                sink.report.pages_read += _read_page(sink, pages, index, profile, titles.get(index + 1, ()))
             pages.close()
 
 
@@ -60,10 +62,11 @@ def page_texts(document: Any) -> list[str]:
     """The texts of all pages of an open document, without OCR."""
     pages = PdfPages(document)
     profile = pages.profile()
+    titles = titles_by_page(read_outline(document))
     texts: list[str] = []
     for index in range(len(document)):
         page = pages.take(index)
-        texts.append(pdf_layout.markdown(page, profile))
+        texts.append(pdf_layout.markdown(page, profile, titles.get(index + 1, ())))
         page.close()
     return texts
 
@@ -86,7 +89,9 @@ def _open_document(sink: Sink) -> Generator[Any]:
         document.close()
 
 
-def _read_page(sink: Sink, pages: PdfPages, index: int, profile: PdfProfile) -> bool:
+def _read_page(
+    sink: Sink, pages: PdfPages, index: int, profile: PdfProfile, titles: Sequence[OutlineTitle]
+) -> bool:
     """Read one page; returns whether it could be read."""
     try:
         loaded = pages.take(index)
@@ -95,12 +100,15 @@ def _read_page(sink: Sink, pages: PdfPages, index: int, profile: PdfProfile) -> 
         return False
     page = loaded.page
     try:
-        raw_text = pdf_layout.markdown(loaded, profile)
+        raw_text = pdf_layout.markdown(loaded, profile, titles)
         text = clean_text(raw_text)
         boxes: Sequence[TextBox] | None = None
         images = _page_images(loaded)
         start = sink.characters
-        is_garbage = is_unreadable(raw_text)
+        judgement = readability(loaded.textpage, raw_text)
+        is_garbage = judgement is Readability.UNREADABLE
+        if judgement is Readability.PARTLY:
+            sink.warn("unreadable_text")
         if is_garbage or (_lacks_text(text) and _looks_scanned(page, images)):
             if sink.reserve_ocr():
                 recognised = ocr.recognise(_render_page(page))

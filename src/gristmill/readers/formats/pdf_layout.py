@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gristmill.readers.formats.pdf_lines import TextLine
+from gristmill.readers.formats.pdf_outline import OutlineTitle, mark_titles
 from gristmill.readers.formats.pdf_pages import LoadedPage
 from gristmill.readers.formats.pdf_profile import HEADING_RATIO, PdfProfile
 from gristmill.readers.formats.pdf_tables import (
@@ -18,7 +19,7 @@ from gristmill.readers.formats.pdf_tables import (
 from gristmill.readers.markdown_tables import markdown_table
 
 _SLACK = 1.25  # of the distance between lines of a paragraph
-_MAX_HEADING_LENGTH = 160  # characters
+_MAX_HEADING_LENGTH = 200  # characters
 _MAX_HEADING_LINES = 3
 _CJK = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 _LIST_ITEM = re.compile(r"^\s*(?:[•‣▪◦●○■□–—-]|\d{1,3}[.)]|\(?[a-z][.)])\s+")
@@ -35,16 +36,18 @@ class _TableBlock:
     rows: list[list[str]]
 
 
-def markdown(page: LoadedPage, profile: PdfProfile) -> str:
-    """The text of a page."""
+def markdown(page: LoadedPage, profile: PdfProfile, titles: Sequence[OutlineTitle] = ()) -> str:
+    """The text of a page; `titles` are those that the document's outline has for it."""
     # A page on which nothing else stands, such as a part's first one, keeps its running lines.
     lines = [line for line in page.lines if not profile.is_running(line, page.height)] or page.lines
     if not lines:
         return ""
     tables = find_ruled_tables(page.textpage, page.objects.paths)
-    blocks = _TableFinder(page, profile.spacing).put_tables(lines, tables)
+    blocks = _TableFinder(page, profile).put_tables(lines, tables)
     text_lines = [block for block in blocks if isinstance(block, TextLine)]
-    _mark_headings(text_lines, profile)
+    _mark_headings(blocks, profile)
+    if titles:
+        mark_titles([block if isinstance(block, TextLine) else None for block in blocks], titles)
     full_width = _full_width(text_lines)
     spacing = _SLACK * profile.spacing
     texts: list[str] = []
@@ -84,25 +87,31 @@ def _add_line(
 # ── headings ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _mark_headings(lines: Sequence[TextLine], profile: PdfProfile) -> None:
+def _mark_headings(blocks: Sequence[TextLine | _TableBlock], profile: PdfProfile) -> None:
     """Set the levels of the lines that are headings."""
     spacing = _SLACK * profile.spacing
-    candidates = [_may_be_heading(line, profile) for line in lines]
+    lines = [block if isinstance(block, TextLine) else None for block in blocks]
+    candidates = [line is not None and _may_be_heading(line, profile) for line in lines]
     place = 0
     while place < len(lines):
-        if not candidates[place]:
+        line = lines[place]
+        if line is None or not candidates[place]:
             place += 1
             continue
-        end = place + 1
-        while end < len(lines) and candidates[end] and _continues(lines[end - 1], lines[end], spacing):
-            end += 1
-        run = lines[place:end]
+        run = [line]
+        while (
+            place + len(run) < len(lines)
+            and (below := lines[place + len(run)]) is not None
+            and candidates[place + len(run)]
+            and _continues(run[-1], below, spacing)
+        ):
+            run.append(below)
         above = lines[place - 1] if place else None
-        below = lines[end] if end < len(lines) else None
+        place += len(run)
+        below = lines[place] if place < len(lines) else None
         if _is_heading(run, above, below, profile, spacing):
-            for line in run:
-                line.level = profile.level(line.size)
-        place = end
+            for each in run:
+                each.level = profile.level(each.size)
 
 
 def _may_be_heading(line: TextLine, profile: PdfProfile) -> bool:
@@ -150,8 +159,8 @@ def _is_heading(
 class _TableFinder:
     """Puts tables in the place of their lines. `_run` are the lines that may become an unruled table."""
 
-    def __init__(self, page: LoadedPage, spacing: float) -> None:
-        self._page, self._spacing = page, spacing
+    def __init__(self, page: LoadedPage, profile: PdfProfile) -> None:
+        self._page, self._profile, self._spacing = page, profile, profile.spacing
         self._run: list[tuple[TextLine, list[LinePart]]] = []
 
     def put_tables(
@@ -171,7 +180,8 @@ class _TableFinder:
             parts = split_line(self._page.textpage, line)
             line.has_gaps = len(parts) > 1
             following = lines[place + 1] if place + 1 < len(lines) else None
-            if len(parts) > 1 or self._belongs(line) or (following and self._steps_right(line, following)):
+            precedes_cell = following is not None and self._steps_right(line, following)
+            if len(parts) > 1 or precedes_cell or (self._belongs(line) and not self._is_heading(line)):
                 self._run.append((line, parts))
             else:
                 blocks += self._end_run()
@@ -203,6 +213,14 @@ class _TableFinder:
         lowest = min(other.top for other, _ in self._run)
         is_below = line.top > lowest - 2.2 * line.size
         return left - 2 <= line.left and line.right <= right + 2 * line.size and is_below
+
+    def _is_heading(self, line: TextLine) -> bool:
+        """Whether a line below a table is the heading of what follows: larger, or bold and apart from rows that are not."""
+        last = self._run[-1][0]
+        if self._steps_right(last, line) or not _may_be_heading(line, self._profile):
+            return False
+        is_large = line.size >= HEADING_RATIO * max(last.size, self._profile.body_size)
+        return is_large or not (last.is_bold or _is_adjacent(last, line, _SLACK * self._spacing))
 
     def _end_run(self) -> list[TextLine | _TableBlock]:
         """The table that the run is, or its lines; the run is empty afterwards."""

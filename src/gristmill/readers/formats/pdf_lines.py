@@ -78,7 +78,7 @@ def read_lines(textpage: Any, fonts: FontCache) -> list[TextLine]:
     is_wide = max(page_text, default="") > "\uffff"  # of two units each, as PDFium counts
     index = 0
     for raw in page_text.split("\r\n"):
-        text = fold_ligatures(join_hyphens(raw, fonts.compounds).replace("\ufffe", "").strip())
+        text = fold_ligatures(join_hyphens(raw, fonts.compounds).strip())
         length = len(raw.encode("utf-16-le")) // 2 if is_wide else len(raw)
         if text:
             first, last = (
@@ -109,15 +109,15 @@ def _measure_line(textpage: Any, fonts: FontCache, text: str, start: int, end: i
     size = max(_size_on_page(textpage, first), _size_on_page(textpage, last)) or abs(top - bottom) * 1.4
     is_bold = fonts.is_bold(textpage, first) and (first == last or fonts.is_bold(textpage, last))
     # Letters have different heights: a line is as high as its font.
-    baseline, last_baseline = _baseline(textpage, first, bottom), _baseline(textpage, last, last_box[2])
+    own_baseline, last_baseline = baseline(textpage, first, bottom), baseline(textpage, last, last_box[2])
     return TextLine(
         text,
         size,
         is_bold,
         min(left, last_box[0]),
         max(right, last_box[1]),
-        baseline + _ASCENT * size,
-        baseline - _DESCENT * size,
+        own_baseline + _ASCENT * size,
+        own_baseline - _DESCENT * size,
         last_baseline + _ASCENT * size,
         last_box[1],
         first,
@@ -125,9 +125,10 @@ def _measure_line(textpage: Any, fonts: FontCache, text: str, start: int, end: i
     )
 
 
-def _baseline(textpage: Any, index: int, bottom: float) -> float:
+def baseline(textpage: Any, index: int, default: float) -> float:
+    """The height that the letter at `index` stands on."""
     across, up = _EDGES[:2]
-    return up.value if pdfium_c.FPDFText_GetCharOrigin(textpage, index, across, up) else bottom
+    return up.value if pdfium_c.FPDFText_GetCharOrigin(textpage, index, across, up) else default
 
 
 def _size_on_page(textpage: Any, index: int) -> float:

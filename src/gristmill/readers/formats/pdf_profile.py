@@ -15,6 +15,8 @@ _MIN_RUNNING_PAGES, _RUNNING_SHARE = 3, 0.4
 _MAX_HEADING_SHARE = 0.2  # of the letters of a document: a size with more is no heading
 _BODY_SHARE = 0.2  # of the letters of the commonest style
 _MAX_LEVELS = 4
+_STEPS_PER_SIZE = 20  # distances between lines are compared by a twentieth of their size
+_MIN_STEP_SHARE = 0.08  # of the distances: a smaller one that is rarer is not that of a paragraph's lines
 _NUMBERS = re.compile(r"\d+|\b[ivxlc]+\b")
 
 
@@ -72,15 +74,19 @@ def make_profile(pages: Sequence[tuple[Sequence[TextLine], float]]) -> PdfProfil
 
 
 def _spacing(pages: Sequence[Sequence[TextLine]], body_size: float) -> float:
-    """That of a quarter of the lines and less: the others have a gap above them."""
-    steps = sorted(
-        (above.last_top - below.top) / below.size
+    """The smallest distance between lines that is not rare: larger ones have a gap between paragraphs."""
+    steps = Counter(
+        round(_STEPS_PER_SIZE * (above.last_top - below.top) / below.size)
         for lines in pages
         for above, below in pairwise(lines)
         if _rounded(above.size) == _rounded(below.size) == body_size
         and 0.8 * below.size < above.last_top - below.top < 3 * below.size
     )
-    return steps[len(steps) // 4] if steps else 1.4
+    needed = max(2, _MIN_STEP_SHARE * steps.total())
+    common = [step for step in steps if steps[step - 1] + steps[step] + steps[step + 1] >= needed]
+    if not common:
+        return 1.4
+    return max(min(common), min(common) + 1, key=lambda step: steps[step]) / _STEPS_PER_SIZE
 
 
 def running_key(text: str) -> str:

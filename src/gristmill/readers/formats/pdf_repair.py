@@ -1,11 +1,9 @@
-"""Mend the letters of a PDF page, and notice when they are wrong.
+"""Mend the letters of a PDF page.
 
-    lam-alef        one glyph for two letters: PDFium, which turns right-to-left text around, turns these two around as well
-    fi, fl, ﻻ       ligatures and presentation forms become the letters they are made of
-    dual-encoder    a hyphen at the end of a line is kept if the word has one elsewhere, or goes on with a capital or a digit
-
-A font may have no table from its glyphs to letters. PDFium then returns numbers of glyphs as if they were letters: control characters,
-or letters that occur as often as no language has them. Such a page is unreadable, and OCR has to read it.
+lam-alef        one glyph for two letters: PDFium, which turns right-to-left text around, turns these two around as well
+fi, fl, ﻻ       ligatures and presentation forms become the letters they are made of
+dual-encoder    a hyphen at the end of a line is kept if the word has one elsewhere, goes on with a capital or a digit, or is
+                part of an address or an identifier (`app.example.io/load-balancer`)
 """
 
 import ctypes
@@ -18,26 +16,11 @@ from gristmill.readers.libraries import pdfium_c
 _ALEF_LAM = re.compile("[\u0622\u0623\u0625\u0627]\u0644")
 _HAS_ARABIC = re.compile("[\u0600-\u06ff]")
 _LIGATURE = re.compile("[\ufb00-\ufb06\ufb1d-\ufb4f\ufb50-\ufdfb\ufe70-\ufefc]")
-_LINE_HYPHEN = "\x02"  # PDFium's character for a hyphen at the end of a line, whose word it joins
-_COMPOUND = re.compile(r"\w+(?:-\w+)+")
-_HYPHENATED = re.compile(rf"(\w*){_LINE_HYPHEN}(\w*)")
-_WORD = re.compile(r"[^\W\d_]{2,}")
-# How often each letter from a to z occurs, on average over European languages in Latin script.
-_FREQUENCIES = (8.9, 1.3, 3.1, 4.0, 13.5, 1.4, 1.9, 2.0, 7.6, 0.5, 1.3, 4.5, 2.9, 7.5, 6.6, 2.5, 0.5, 6.6, 6.6, 6.4, 4.0, 1.6, 0.8, 0.2, 0.9, 0.9)  # fmt: skip
-_NORM = sum(share * share for share in _FREQUENCIES) ** 0.5
-_COMMON_WORDS = frozenset(
-    (
-        "the", "of", "and", "to", "in", "is", "for", "that", "it", "on", "with", "as", "are", "this", "be", "by", "or", "not", "an",
-        "der", "die", "das", "und", "den", "von", "zu", "mit", "ist", "ein", "eine", "des", "dem", "auf", "nicht", "sich",
-        "le", "la", "les", "et", "des", "un", "une", "du", "que", "est", "pour", "dans", "qui", "de", "en", "el", "los", "las",
-        "por", "con", "una", "para", "del", "se", "il", "che", "di", "non", "per", "da", "os", "uma", "com", "een", "het", "van",
-        "och", "att", "som", "det", "og", "er", "na", "w", "nie", "je", "ja", "on", "ei", "ve", "bir", "si", "cu", "az",
-    )
-)  # fmt: skip
-_MIN_LETTERS = 120  # of a page that can be judged
-_MIN_LIKENESS = 0.72  # to a European language; those measured have .85 and more, numbers of glyphs .1 to .6
-_MAX_SAMPLE = 4_000  # characters
-_MAX_ODD = 0.15  # of the characters
+_LINE_HYPHEN = "\ufffe"  # PDFium's character for a hyphen at the end of a line, whose word it joins
+_COMPOUND = re.compile(r"(?=\b(\w+-\w+))")  # pairs: of `state-of-the-art`, three
+_HYPHENATED = re.compile(rf"([^\s{_LINE_HYPHEN}]*){_LINE_HYPHEN}([^\s{_LINE_HYPHEN}]*)")
+_IDENTIFIER = re.compile(r"\w[./_:@]\w|\w-\w+-\w")
+_LAST_WORD, _FIRST_WORD = re.compile(r"\w*\Z"), re.compile(r"\w*")
 
 
 def mend_letters(textpage: Any, text: str) -> str:
@@ -72,33 +55,16 @@ def join_hyphens(text: str, compounds: set[str]) -> str:
 
     def join(match: re.Match[str]) -> str:
         before, after = match.groups()
-        keeps = f"{before}-{after}".casefold() in compounds or (
-            bool(after) and not after[0].islower() and before != ""
-        )
-        return f"{before}-{after}" if keeps and before.isascii() else before + after
+        return f"{before}-{after}" if _keeps_hyphen(before, after, compounds) else before + after
 
     return _HYPHENATED.sub(join, text) if _LINE_HYPHEN in text else text
 
 
-def is_unreadable(text: str) -> bool:
-    """Whether the characters of a page are not those that it shows."""
-    sample = text[:_MAX_SAMPLE]
-    visible = len(sample) - sum(map(sample.count, " \n|"))
-    odd = sum(
-        (letter < " " and letter not in "\n\t")
-        or letter == "\ufffd"
-        or "\ue000" <= letter <= "\uf8ff"
-        or "\x7f" <= letter < "\xa0"
-        for letter in sample
-    )
-    if visible >= 40 and odd > _MAX_ODD * visible:
-        return True
-    lowered = sample.casefold()
-    counts = [lowered.count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"]
-    if sum(counts) < max(_MIN_LETTERS, 0.5 * visible):
-        return False  # another script, or numbers
-    words = _WORD.findall(lowered)
-    if len(words) < 15 or sum(word in _COMMON_WORDS for word in words) > 0.02 * len(words):
+def _keeps_hyphen(before: str, after: str, compounds: set[str]) -> bool:
+    """Whether a hyphen at the end of a line belongs to the word that it is in; both parts reach to the next space."""
+    above, below = _LAST_WORD.findall(before)[0], _FIRST_WORD.findall(after)[0]
+    if not above.isascii():
         return False
-    product = sum(count * share for count, share in zip(counts, _FREQUENCIES, strict=True))
-    return product / (_NORM * sum(count * count for count in counts) ** 0.5) < _MIN_LIKENESS
+    if f"{above}-{below}".casefold() in compounds or any(map(_IDENTIFIER.search, (before, after))):
+        return True
+    return above != "" and below != "" and not below[0].islower()

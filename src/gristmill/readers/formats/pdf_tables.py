@@ -9,10 +9,10 @@ import ctypes
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import median, mode
 from typing import Any
 
-from gristmill.readers.formats.pdf_lines import TextLine, letter_box
+from gristmill.readers.formats.pdf_lines import TextLine, baseline, letter_box
 from gristmill.readers.libraries import pdfium_c
 
 _THIN = 3.0  # points: a path that is not higher or not wider is a line
@@ -22,6 +22,7 @@ _MAX_CELLS = 900  # of a table
 _MIN_DENSITY = 0.53  # of a line that may have gaps
 _MIN_GAP = 0.9  # of a gap between cells, relative to the size of the letters
 _MIN_ROWS = 3
+_SAME_CELL = 1.12  # of the smallest distance between lines of a column: that of lines of one cell
 _PROSE_WORDS = 5  # of a typical cell in every column of prose
 
 
@@ -188,16 +189,21 @@ def split_line(textpage: Any, line: TextLine) -> list[LinePart]:
         return [single]
     parts: list[LinePart] = []
     start, left, right = 0, line.left, line.left
+
+    def add(end: int) -> None:
+        # PDFium takes cells for one line even if one of them stands half a line lower.
+        lift = baseline(textpage, line.first + start, line.baseline) - line.baseline
+        text, top, bottom = letters[start:end].strip(), line.top + lift, line.bottom + lift
+        parts.append(LinePart(text, left, right, top, bottom, line.size))
+
     for place, letter in enumerate(letters):
         if letter.isspace() or (box := letter_box(textpage, line.first + place)) is None:
             continue
         if box[0] - right > _MIN_GAP * line.size and place > start:
-            parts.append(
-                LinePart(letters[start:place].strip(), left, right, line.top, line.bottom, line.size)
-            )
+            add(place)
             start, left = place, box[0]
         right = max(right, box[1])
-    parts.append(LinePart(letters[start:].strip(), left, right, line.top, line.bottom, line.size))
+    add(len(letters))
     return [part for part in parts if part.text] or [single]
 
 
@@ -205,9 +211,11 @@ def table_of_parts(parts: Sequence[LinePart], spacing: float) -> list[list[str]]
     """The rows of the table that these parts make, or None if they make none; `spacing` is that of lines, by their size."""
     rows = _rows(parts)
     wide = [row for row in rows if len(row.parts) > 1]
-    columns = _columns([part for row in wide for part in row.parts])
+    columns = _columns(wide)
     if len(columns) < 2 or len(wide) < (_MIN_ROWS if len(columns) == 2 else _MIN_ROWS - 1):
         return None
+    if centred := _centred_rows(parts, columns):
+        return centred
     cells: list[list[str]] = []
     last_top = 0.0
     for row in rows:
@@ -229,6 +237,39 @@ def table_of_parts(parts: Sequence[LinePart], spacing: float) -> list[list[str]]
     return cells
 
 
+def _centred_rows(
+    parts: Sequence[LinePart], columns: Sequence[tuple[float, float]]
+) -> list[list[str]] | None:
+    """The rows of a table whose cells have several lines and are centred in their row, as browsers do it: the middles of a row's
+    cells are level. None if no line stands between the lines of another column."""
+    by_column: list[list[LinePart]] = [[] for _ in columns]
+    for part in sorted(parts, key=lambda each: -each.top):
+        by_column[_column_of(part, columns)].append(part)
+    size = median(part.size for part in parts)
+    steps = [above.top - below.top for column in by_column for above, below in itertools.pairwise(column)]
+    step = min((each for each in steps if each > 0.8 * size), default=0.0)
+    tops = {round(part.top, 1) for part in parts}
+    if not any(0.35 * step < above - below < 0.65 * step for above, below in itertools.combinations(tops, 2)):
+        return None
+    cells: list[tuple[float, int, str]] = []  # middle, column, text
+    for place, column in enumerate(by_column):
+        run: list[LinePart] = []
+        for part in [*column, None]:
+            if part is not None and (not run or run[-1].top - part.top <= _SAME_CELL * step):
+                run.append(part)
+                continue
+            if run:
+                cells.append(((run[0].top + run[-1].top) / 2, place, " ".join(each.text for each in run)))
+            run = [part] if part is not None else []
+    rows: list[tuple[float, list[str]]] = []
+    for middle, place, text in sorted(cells, key=lambda cell: -cell[0]):
+        if not rows or rows[-1][0] - middle > 0.25 * step or rows[-1][1][place]:
+            rows.append((middle, [""] * len(columns)))
+        rows[-1][1][place] = text
+    is_level = 2 * sum(sum(map(bool, row)) > 1 for _, row in rows) > len(rows)
+    return [row for _, row in rows] if is_level else None
+
+
 def is_prose(rows: Sequence[Sequence[str]]) -> bool:
     """Whether the cells of every column are so long that these are columns of a page."""
     columns = [[len(cell.split()) for cell in column if cell] for column in zip(*rows, strict=True)]
@@ -248,15 +289,23 @@ def _rows(parts: Sequence[LinePart]) -> list[_Row]:
     return rows
 
 
-def _columns(parts: Sequence[LinePart]) -> list[tuple[float, float]]:
-    """Where columns stand: parts that overlap are in one column."""
-    columns: list[tuple[float, float]] = []
+def _columns(rows: Sequence[_Row]) -> list[tuple[float, float]]:
+    """Where columns stand: parts that overlap are in one column. A part that spans columns which most rows have does not join them."""
+    usual = mode(len(row.parts) for row in rows) if rows else 0
+    typical = [part for row in rows if len(row.parts) == usual for part in row.parts]
+    joined, apart = _spans([part for row in rows for part in row.parts]), _spans(typical)
+    return apart if len(apart) > len(joined) and len(typical) >= _MIN_ROWS * usual else joined
+
+
+def _spans(parts: Sequence[LinePart]) -> list[tuple[float, float]]:
+    """From where to where parts reach that overlap."""
+    spans: list[tuple[float, float]] = []
     for part in sorted(parts, key=lambda each: each.left):
-        if columns and part.left < columns[-1][1]:
-            columns[-1] = (columns[-1][0], max(columns[-1][1], part.right))
+        if spans and part.left < spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], part.right))
         else:
-            columns.append((part.left, part.right))
-    return columns
+            spans.append((part.left, part.right))
+    return spans
 
 
 def _column_of(part: LinePart, columns: Sequence[tuple[float, float]]) -> int:
