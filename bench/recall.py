@@ -6,7 +6,7 @@ and text boxes included), PDFium's characters page by page, `striprtf`, `xlrd`, 
 Files by OCR, and formats without such another way, are left out and counted.
 
     recall      the share of the words of a file that are in its text, as often as there; a running line of a PDF counts once
-    doubtful    files whose text is unreadable (few letters, or improbable ones) without a warning: there should be none
+    unreadable  files of which a piece is unreadable (few letters, or improbable ones) without a warning: there should be none
 """
 
 import argparse
@@ -21,9 +21,11 @@ from pathlib import Path
 from bench.recall_truth import true_text
 from gristmill.errors import GristmillError
 from gristmill.readers import ReadLimits, ReadReport, TextPart
+from gristmill.readers.formats.pdf_readability import is_unreadable
 from gristmill.readers.pool import ReaderPool
 from gristmill.readers.supervisor import read_file
 
+_PIECE = 3_000  # characters
 _CJK = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _WORD = re.compile(f"[{_CJK}]|[^\\W_{_CJK}]+")
 
@@ -52,16 +54,9 @@ def words_of(text: str) -> Counter[str]:
     return Counter(_WORD.findall(text.casefold()))
 
 
-def is_unreadable(text: str) -> bool:
-    """Whether a text of some length has few letters, or characters that stand for no letter."""
-    if len(text) < 200:
-        return False
-    odd = sum(
-        letter == "\ufffd" or "\ue000" <= letter <= "\uf8ff" or letter < " "
-        for letter in text
-        if letter != "\n"
-    )
-    return odd > 0.1 * len(text)
+def has_unreadable_piece(text: str) -> bool:
+    """Whether a piece of the text, as long as a page, has characters that stand for no letter, or improbable ones."""
+    return any(is_unreadable(text[start : start + _PIECE]) for start in range(0, len(text), _PIECE))
 
 
 async def recall_of(pool: ReaderPool, path: Path) -> FileRecall:
@@ -92,7 +87,7 @@ async def recall_of(pool: ReaderPool, path: Path) -> FileRecall:
             result.note = error.code
             return result
     text = "".join(texts)
-    result.is_unreadable = is_unreadable(text) and not warnings
+    result.is_unreadable = has_unreadable_piece(text) and not warnings
     wanted = words_of(truth)
     result.words, result.missing = wanted.total(), wanted - words_of(text)
     result.note = ",".join(warnings)

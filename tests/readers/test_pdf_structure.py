@@ -134,3 +134,58 @@ async def test_titles_of_the_outline_are_headings_at_its_levels(read_sample: Rea
     reading = await read_sample(data.replace(b"startxref", b"startxref "), "a.pdf")
     headings = [line for line in reading.text.splitlines() if line.startswith("#")]
     assert headings == ["## 1.2 Dressing the stones"], "on the page of the entry alone, and once"
+
+
+async def test_cells_of_several_lines_that_are_centred_in_their_row_stay_one_cell(
+    read_sample: ReadSample,
+) -> None:
+    page = PdfPage()
+    page.paragraph(
+        ["The stones of the mill, by the quarry that they come from:", "so much is known of them."]
+    )
+    for row in (
+        ("Stone", "Quarry", "Weight"),
+        ("runner stone/of basalt", "Mayen", "900"),
+        ("bed stone", "the river/at Brohl", "1,200"),
+        ("spare", "Andernach", "700/or less"),
+    ):
+        for column, cell in enumerate(row):
+            lines = cell.split("/")
+            for place, line in enumerate(lines):
+                page.text(line, x=76 + 160 * column, y=page.at + 6.5 * (len(lines) - 1) - 13 * place)
+        page.at -= 29
+    page.at -= 30
+    page.paragraph(["The miller dresses them every spring, before the first rye", "comes to the mill."])
+    text = (await read_sample(pdf([page]), "a.pdf")).text
+    rows = [line for line in text.splitlines() if line.startswith("|") and "---" not in line]
+    assert rows == [
+        "| Stone | Quarry | Weight |",
+        "| runner stone of basalt | Mayen | 900 |",
+        "| bed stone | the river at Brohl | 1,200 |",
+        "| spare | Andernach | 700 or less |",
+    ]
+
+
+async def test_a_bold_line_between_tables_and_above_paragraphs_of_one_line_is_a_heading(
+    read_sample: ReadSample,
+) -> None:
+    page = PdfPage()
+    for title in ("Weights", "Ages"):
+        page.heading(title, bold=True)
+        for row in (("Stone", "Measure"), ("runner", "900"), ("bed", "1,200"), ("spare", "700")):
+            page.row(row)
+        page.at -= 14
+    page.paragraph(
+        [
+            "The miller dresses them every spring, before the first rye",
+            "comes to the mill, and in autumn",
+            "once more.",
+        ]
+    )
+    for number in range(8):
+        page.heading(f"Stone number {number}", bold=True)
+        page.text("It is of basalt.")
+        page.at -= 10
+    text = (await read_sample(pdf([page]), "a.pdf")).text
+    headings = [line.lstrip("# ") for line in text.splitlines() if line.startswith("#")]
+    assert headings == ["Weights", "Ages", *(f"Stone number {number}" for number in range(8))]
