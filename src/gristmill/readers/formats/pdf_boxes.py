@@ -90,9 +90,47 @@ class _Markdown:
 
 def text_boxes(loaded: LoadedPage, text: str) -> list[TextBox]:
     """The boxes of `text`, which is the markdown of the page."""
-    markdown = _Markdown.of(text)
     matrix = _PageMatrix(loaded.page)
     boxes: list[TextBox] = []
+    others: list[TextLine] = []
+    at = 0
+    for line in loaded.lines[:MAX_BOXES]:
+        if line.right <= line.left or line.top <= line.bottom:
+            continue
+        place = _next_place(text, at, line.text)
+        if place is None:
+            others.append(line)
+        else:
+            boxes.extend(_run_boxes(loaded.textpage, matrix, line, (0, len(line.text)), place))
+            at = place[1]
+    if others and _WORD.search(text, at):
+        boxes += _boxes_of_others(loaded, matrix, text, others, at)
+    return boxes
+
+
+def _next_place(text: str, at: int, line: str) -> tuple[int, int] | None:
+    """From where to where the words of a line are in the text, if they are the next ones after `at`."""
+    first = _WORD.search(line)
+    following = _WORD.search(text, at)
+    if first is None or following is None or "|" in line:
+        return None
+    core = line[first.start() :]
+    while not core[-1].isalnum():
+        core = core[:-1]
+    end = following.start() + len(core)
+    if not text.startswith(core, following.start()) or text[end : end + 1].isalnum():
+        return None
+    return following.start(), end
+
+
+def _boxes_of_others(
+    loaded: LoadedPage, matrix: "_PageMatrix", text: str, lines: Sequence[TextLine], taken: int
+) -> list[TextBox]:
+    """The boxes of lines that are elsewhere in the markdown, or in parts; the words before `taken` are those of other lines."""
+    markdown = _Markdown.of(text)
+    boxes: list[TextBox] = []
+    markdown.at = bisect_left(markdown.words.starts, taken)
+    markdown.taken[: markdown.at] = b"\1" * markdown.at
 
     def add(line: TextLine, words: _LineWords, first: int, position: int, length: int) -> None:
         characters = markdown.words.starts[position], markdown.words.ends[position + length - 1]
@@ -102,9 +140,9 @@ def text_boxes(loaded: LoadedPage, text: str) -> list[TextBox]:
         boxes.extend(_run_boxes(loaded.textpage, matrix, line, letters, characters))
 
     incomplete: list[tuple[TextLine, _LineWords]] = []
-    for line in loaded.lines[:MAX_BOXES]:
+    for line in lines:
         words = _LineWords.of(line.text)
-        if line.right <= line.left or line.top <= line.bottom or not words.words:
+        if not words.words:
             continue
         run = markdown.take(words.words, 0, is_complete=True)
         if run is None:

@@ -12,6 +12,7 @@ from gristmill.readers.libraries import pdfium_c
 _BOLD_NAME = re.compile(r"bold|black|heavy|semibold|demi|-bd\b", re.IGNORECASE)
 _BOLD_WEIGHT = 600
 _EDGES = tuple(ctypes.c_double() for _ in range(4))  # that PDFium writes into: used again for every letter
+_MATRIX = pdfium_c.FS_MATRIX()  # as are those
 _ASCENT, _DESCENT = 0.72, 0.2  # of a typical font, by its size
 
 
@@ -75,17 +76,20 @@ def read_lines(textpage: Any, fonts: FontCache) -> list[TextLine]:
     lines: list[TextLine] = []
     page_text = mend_letters(textpage, textpage.get_text_range(0, count))
     fonts.compounds |= compounds_in(page_text)
-    is_wide = max(page_text, default="") > "\uffff"  # of two units each, as PDFium counts
+    is_ascii = page_text.isascii()  # most pages: no ligatures
+    is_wide = not is_ascii and max(page_text) > "\uffff"  # of two units each, as PDFium counts
+    letters = textpage.raw  # which is faster to pass on than its wrapper
     index = 0
     for raw in page_text.split("\r\n"):
-        text = fold_ligatures(join_hyphens(raw, fonts.compounds).strip())
+        text = join_hyphens(raw, fonts.compounds).strip()
+        text = text if is_ascii else fold_ligatures(text)
         length = len(raw.encode("utf-16-le")) // 2 if is_wide else len(raw)
         if text:
             first, last = (
                 index + len(raw) - len(raw.lstrip()),
                 index + length - len(raw) + len(raw.rstrip()) - 1,
             )
-            lines.append(_measure_line(textpage, fonts, text, first, last))
+            lines.append(_measure_line(letters, fonts, text, first, last))
         index += length + 2
     return _join_vertical_text(lines)
 
@@ -133,10 +137,9 @@ def baseline(textpage: Any, index: int, default: float) -> float:
 
 def _size_on_page(textpage: Any, index: int) -> float:
     """The size of a letter in points: that of its font, as the page scales it."""
-    matrix = pdfium_c.FS_MATRIX()
-    if not pdfium_c.FPDFText_GetMatrix(textpage, index, matrix):
+    if not pdfium_c.FPDFText_GetMatrix(textpage, index, _MATRIX):
         return 0.0
-    return pdfium_c.FPDFText_GetFontSize(textpage, index) * math.hypot(matrix.c, matrix.d)
+    return pdfium_c.FPDFText_GetFontSize(textpage, index) * math.hypot(_MATRIX.c, _MATRIX.d)
 
 
 def _is_bold_font(font: Any) -> bool:

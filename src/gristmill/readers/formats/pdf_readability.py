@@ -36,7 +36,7 @@ _MIN_LETTERS, _MIN_WORDS, _MIN_DIFFERENT_WORDS = 120, 15, 20  # of a page that c
 _MIN_LIKENESS = (
     0.72  # to a European language; those measured have .85 and more, letters in a wrong order .4 to .75
 )
-_MAX_SAMPLE = 4_000  # characters
+_MAX_SAMPLE, _BEGINNING = 4_000, 600  # characters
 _MAX_ODD = 0.15  # of the characters
 # Common letters of other scripts, and the least share that they have of the letters of a page.
 _SCRIPTS = (
@@ -55,7 +55,7 @@ _SCRIPTS = (
     ),
 )
 _KANA = re.compile("[\u3040-\u30ff]")
-_SAMPLED_LETTERS = 100  # of a page, to learn whether characters are mapped
+_SAMPLED_LETTERS = 60  # of a page, to learn whether characters are mapped
 _MIN_UNMAPPED, _MIN_DIFFERENT = 8, 6  # characters; bullets and boxes are fewer different ones
 _MIN_SHORT_LETTERS, _SHORT_LIKENESS = 30, 0.6  # of unmapped text that is too short for the other limits
 _MIN_UNMAPPED_SHARE, _LARGE_SHARE = 0.02, 0.1  # of a page
@@ -73,7 +73,9 @@ def readability(textpage: Any, text: str) -> Readability:
     """Judge the text of a page by its characters, and by what PDFium knows of them."""
     if is_unreadable(text):
         return Readability.UNREADABLE
-    unmapped = _unmapped_text(textpage)
+    unmapped = _text_without_map(textpage)
+    if not unmapped:
+        return Readability.READABLE
     visible = len("".join(unmapped.split()))
     total = max(1, len("".join(text.split())))
     if visible < max(_MIN_UNMAPPED, _MIN_UNMAPPED_SHARE * total) or not _is_wrong(unmapped):
@@ -88,6 +90,9 @@ def is_unreadable(text: str) -> bool:
     if visible >= 40 and len(_ODD.findall(sample)) > _MAX_ODD * visible:
         return True
     lowered = sample.casefold()
+    beginning = _WORD.findall(lowered[:_BEGINNING])
+    if len(beginning) >= _MIN_WORDS and _has_common_words(beginning, 0.1):  # most pages
+        return False
     latin = sum(map(lowered.count, "abcdefghijklmnopqrstuvwxyz"))
     if latin < max(_MIN_LETTERS, 0.5 * visible):
         return not sample.isascii() and _has_uncommon_letters(lowered, latin)
@@ -97,18 +102,16 @@ def is_unreadable(text: str) -> bool:
     return _likeness(lowered) < _MIN_LIKENESS
 
 
-def _unmapped_text(textpage: Any) -> str:
+def _text_without_map(textpage: Any) -> str:
     """The characters that PDFium could not map, as they are; nothing if a sample has none."""
-    count, has_error = textpage.count_chars(), pdfium_c.FPDFText_HasUnicodeMapError
-    if not any(
-        has_error(textpage, index) == 1 for index in range(0, count, max(1, count // _SAMPLED_LETTERS))
-    ):
+    count, has_error, raw = textpage.count_chars(), pdfium_c.FPDFText_HasUnicodeMapError, textpage.raw
+    if not any(has_error(raw, index) == 1 for index in range(0, count, max(1, count // _SAMPLED_LETTERS))):
         return ""
     letters: list[str] = []
     for index in range(min(count, 2 * _MAX_SAMPLE)):
-        code = pdfium_c.FPDFText_GetUnicode(textpage, index)
+        code = pdfium_c.FPDFText_GetUnicode(raw, index)
         is_space = code in (0x20, 0x0D, 0x0A)
-        if is_space or has_error(textpage, index) == 1:
+        if is_space or has_error(raw, index) == 1:
             letters.append(" " if is_space else chr(code) if code <= 0x10FFFF else "\ufffd")
     return "".join(letters)
 
@@ -129,8 +132,8 @@ def _is_wrong(text: str) -> bool:
     return _likeness(lowered) < (_MIN_LIKENESS if latin >= 2 * _MIN_SHORT_LETTERS else _SHORT_LIKENESS)
 
 
-def _has_common_words(words: list[str]) -> bool:
-    return sum(word in _COMMON_WORDS for word in words) > 0.02 * len(words)
+def _has_common_words(words: list[str], share: float = 0.02) -> bool:
+    return sum(word in _COMMON_WORDS for word in words) > share * len(words)
 
 
 def _likeness(lowered: str) -> float:

@@ -7,6 +7,7 @@ after the other.
 
 import ctypes
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median, mode
@@ -15,6 +16,7 @@ from typing import Any
 from gristmill.readers.formats.pdf_lines import TextLine, baseline, letter_box
 from gristmill.readers.libraries import pdfium_c
 
+_SPACE = re.compile(r"(?<=\S)\s+(?=\S)")
 _THIN = 3.0  # points: a path that is not higher or not wider is a line
 _NEAR = 2.5  # points between lines that meet
 _MAX_PATHS = 4_000
@@ -196,13 +198,17 @@ def split_line(textpage: Any, line: TextLine) -> list[LinePart]:
         text, top, bottom = letters[start:end].strip(), line.top + lift, line.bottom + lift
         parts.append(LinePart(text, left, right, top, bottom, line.size))
 
-    for place, letter in enumerate(letters):
-        if letter.isspace() or (box := letter_box(textpage, line.first + place)) is None:
+    for space in _SPACE.finditer(letters):
+        before = letter_box(textpage, line.first + space.start() - 1)
+        after = letter_box(textpage, line.first + space.end())
+        if before is None or after is None:
             continue
-        if box[0] - right > _MIN_GAP * line.size and place > start:
-            add(place)
-            start, left = place, box[0]
-        right = max(right, box[1])
+        right = max(right, before[1])
+        if after[0] - right > _MIN_GAP * line.size:
+            add(space.start())
+            start, left = space.end(), after[0]
+        right = max(right, after[1])
+    right = max(right, line.right)
     add(len(letters))
     return [part for part in parts if part.text] or [single]
 
@@ -214,7 +220,7 @@ def table_of_parts(parts: Sequence[LinePart], spacing: float) -> list[list[str]]
     columns = _columns(wide)
     if len(columns) < 2 or len(wide) < (_MIN_ROWS if len(columns) == 2 else _MIN_ROWS - 1):
         return None
-    if centred := _centred_rows(parts, columns):
+    if centred := _rows_by_middle(parts, columns):
         return centred
     cells: list[list[str]] = []
     last_top = 0.0
@@ -237,7 +243,7 @@ def table_of_parts(parts: Sequence[LinePart], spacing: float) -> list[list[str]]
     return cells
 
 
-def _centred_rows(
+def _rows_by_middle(
     parts: Sequence[LinePart], columns: Sequence[tuple[float, float]]
 ) -> list[list[str]] | None:
     """The rows of a table whose cells have several lines and are centred in their row, as browsers do it: the middles of a row's
