@@ -98,11 +98,13 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(_MAX_WORKERS, 2 * (os.cpu_count() or 1))
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out thorough tests, unless they are asked for. Mark the tests of folders that `./check --fast` skips as a whole.
-    Those of pages come first, one after the other: so one process runs them, and the others start neither a browser nor a
-    server for it."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    """Leave out thorough tests, unless they are asked for, and mark the tests of folders that `./check --fast` skips as a whole,
+    before pytest selects by markers. Once the order is drawn, those of pages come first, one after the other: so one process
+    runs them, and the others start neither a browser nor a server for it."""
     if not IS_THOROUGH:
         left_out = [item for item in items if item.get_closest_marker("thorough") is not None]
         config.hook.pytest_deselected(items=left_out)
@@ -110,6 +112,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if (marker := _MARKERS.get(item.path.parent.name)) is not None:
             item.add_marker(marker)
+    yield
     items.sort(key=lambda item: item.get_closest_marker("browser") is None)
 
 

@@ -209,6 +209,8 @@ async def test_the_statements_about_one_base_cost_no_more_beside_many_bases(db: 
 async def test_the_checks_of_a_search_cost_no_more_before_the_tables_are_analysed(db: Database) -> None:
     """After a large base was written, searches don't wait for statistics; also those of callers who see little."""
     async with db.transaction() as tx:
+        await tx.execute("alter table chunk set (autovacuum_enabled = off)")  # it would come in between
+        await tx.execute("alter table item set (autovacuum_enabled = off)")
         base = await insert_base(tx)
         await tx.execute(
             "with new_item as (insert into item (base_id, type, title, status, source_key, live_version, acl)"

@@ -238,6 +238,7 @@ def test_a_key_is_shown_once_and_revoked(page: Page, ui_url: str, api: ApiHelper
         api.http.get("/api/session", headers={"Authorization": f"Bearer {secret}"}).json()["role"] == "editor"
     )
     page.get_by_role("button", name="Done").click()
+    expect(form).to_have_count(0)
     row = page.get_by_role("listitem").filter(has_text=name)
     expect(row).to_be_visible()
     assert secret not in page.content()
