@@ -13,9 +13,6 @@ export const messages = {
   "{h} h": "{h} 小时",
   Delete: "删除",
   "Delete {n} items?": "删除 {n} 项？",
-  "Everything inside is deleted too, and is no longer found by search. This can't be undone.":
-    "其中的全部内容也会删除，并且不再能被搜索到。此操作无法撤销。",
-  "What is deleted is no longer found by search. This can't be undone.": "删除后不再能被搜索到。此操作无法撤销。",
   "Reindex everything in {name}?": "重建 {name} 中全部内容的索引？",
   "{n} items are read, chunked and embedded again. Until that is done, search uses what is there now.":
     "{n} 项会重新读取、分块并生成向量。完成之前，搜索仍使用现有内容。",
