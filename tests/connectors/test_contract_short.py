@@ -1,6 +1,6 @@
 """The contract of every connector in one story: one base, followed through changes, faults, moves and permissions.
 
-`test_contract.py` has the whole contract, test by test. Over all tools it is a thorough test.
+`test_contract.py` has the whole contract, test by test, for the tools that it fits.
 """
 
 import random
