@@ -8,7 +8,7 @@ create function audit_base(p_path text) returns uuid language sql stable as $$
     select case when p_path like '/api/knowledge-items/%' then (select i.base_id from item i where i.id = n.id) else n.id end
       from named n
 $$;
-update audit set base_id = audit_base(path);
+update audit set base_id = audit_base(path) where audit_base(path) is not null;  -- other rows need not be written
 drop index audit_at;
 create index audit_at on audit (at) where base_id is null;
 create index audit_base on audit (base_id, at) where base_id is not null;

@@ -40,7 +40,7 @@ export function retentionSection(base) {
       <fieldset>
         <legend>${t("Deletion report")}</legend>
         <p class="hint">${t("What was deleted, when, by whom and why: with hashes, without contents.")}</p>
-        <a class="button" href="/api/deletions.csv?baseId=${base}" download>${t("Download the report")}</a>
+        <a class="button line" href="/api/deletions.csv?baseId=${base}" download>${t("Download the report")}</a>
       </fieldset>
     </div>
   `;
@@ -102,7 +102,7 @@ function ruleForm(base, rule, reload) {
           t("Empty: as the server is set."),
         )}
         <p class="bad" role="alert">${() => errorText.value}</p>
-        <button class="button">${t("Set retention")}</button>
+        <button class="button line">${t("Set retention")}</button>
       </fieldset>
     </form>
   `;
@@ -152,7 +152,7 @@ function holdForm(base, reload) {
         <span>${t("Reason")}</span>
         <input name="reason" required maxlength="1000">
       </label>
-      <button class="button">${t("Hold the whole base")}</button>
+      <button class="button line">${t("Hold the whole base")}</button>
     </form>
   `;
 }

@@ -68,7 +68,7 @@ export function sharingCard(baseId, onchange) {
           error: () => errorText.value || undefined,
         })}
         <label class="field"><span>${t("May")}</span>${roleSelect("role", "reader", t("May"))}</label>
-        <button class="button">${t("Share")}</button>
+        <button class="button line">${t("Share")}</button>
       </form>
     </section>
   `;

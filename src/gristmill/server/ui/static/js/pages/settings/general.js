@@ -128,7 +128,7 @@ function passwordForm() {
         required: true,
         error: () => errorText.value || undefined,
       })}
-      <div><button type="submit" class="button">${t("Change password")}</button></div>
+      <div><button type="submit" class="button line">${t("Change password")}</button></div>
     </form>
   `;
 }
