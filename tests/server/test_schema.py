@@ -1,9 +1,11 @@
 """`/openapi.json` describes every response."""
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
+from fastapi.routing import APIRoute
 
 from bench.schema import count_cases, run
 from gristmill import app
@@ -38,6 +40,20 @@ async def test_every_operation_documents_its_problems_and_authentication(mill: a
                 assert ("Idempotency-Key" in named) is may_change(method.upper(), path), path
             if method == "patch":
                 assert "412" in operation["responses"], path
+
+
+def test_every_status_that_a_route_sets_is_in_the_schema(mill: app.Gristmill) -> None:
+    schema = mill.api.openapi()
+    checked = 0
+    for route in mill.api.routes:
+        if isinstance(route, APIRoute) and route.include_in_schema:
+            for status in set(
+                re.findall(r"response\.status_code = (\d{3})", inspect.getsource(route.endpoint))
+            ):
+                for method in route.methods:
+                    assert status in schema["paths"][route.path][method.lower()]["responses"], route.path
+                    checked += 1
+    assert checked >= 4
 
 
 # Their length depends on settings, releases and machines, so they are always one page.

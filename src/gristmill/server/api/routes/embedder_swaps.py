@@ -14,7 +14,7 @@ from gristmill.server.api.schemas.items import EstimateOut
 router = ApiRouter("/api/knowledge-bases", tag="knowledge bases")
 
 
-@router.post("/{base_id}/embedder", status_code=202)
+@router.post("/{base_id}/embedder", status_code=202, responses={200: {"model": EstimateOut}})
 async def swap_base_embedder(
     base_id: PathBase, body: NewSwap, context: CurrentContext, response: Response
 ) -> SwapOut | EstimateOut:

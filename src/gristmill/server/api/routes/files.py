@@ -31,7 +31,7 @@ router = ApiRouter("/api", tag="items")
 _PIECE_BYTES = 1 << 20
 
 
-@router.post("/knowledge-bases/{base_id}/files", status_code=202)
+@router.post("/knowledge-bases/{base_id}/files", status_code=202, responses={200: {"model": EstimateOut}})
 async def upload_files(
     base_id: PathBase,
     context: CurrentContext,

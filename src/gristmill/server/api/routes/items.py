@@ -156,7 +156,7 @@ def _parse_chunk_cursor(cursor: str | None) -> tuple[UUID, int] | None:
 # ── the items of a base ──────────────────────────────────────────────────────────────────────────────────
 
 
-@router.post("/knowledge-bases/{base_id}/items", status_code=202)
+@router.post("/knowledge-bases/{base_id}/items", status_code=202, responses={200: {"model": EstimateOut}})
 async def add_items(
     base_id: PathBase, body: NewItems, context: CurrentContext, caller: CurrentCaller, response: Response
 ) -> AddedOut | EstimateOut:
@@ -265,7 +265,11 @@ async def delete_items(
     return accepted
 
 
-@router.post("/knowledge-bases/{base_id}/items/reindex", status_code=202)
+@router.post(
+    "/knowledge-bases/{base_id}/items/reindex",
+    status_code=202,
+    responses={200: {"model": ReindexOut | EstimateOut}},
+)
 async def reindex_items(
     base_id: PathBase, body: ReindexSelection, context: CurrentContext, response: Response
 ) -> ReindexOut | EstimateOut:
