@@ -50,6 +50,8 @@ def run(env: dict[str, str], folder: Path, examples: int, phases: str) -> "subpr
                 *("--max-examples", str(examples), "--phases", phases, "--workers", "2"),
                 *("--checks", "all", "--exclude-checks", "positive_data_acceptance"),
                 *("--exclude-path", "/api/events/stream", "--continue-on-failure"),
+                # 10 seconds are too few for a model that is loaded on a busy machine
+                *("--request-timeout", "60"),
             ],
             env={**os.environ, "SCHEMATHESIS_HOOKS": "bench.schema_hooks"},
             cwd=folder.parent if not (Path.cwd() / "bench").is_dir() else Path.cwd(),

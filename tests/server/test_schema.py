@@ -4,6 +4,7 @@ import inspect
 import re
 from pathlib import Path
 
+import httpx
 import pytest
 from fastapi.routing import APIRoute
 
@@ -54,6 +55,14 @@ def test_every_status_that_a_route_sets_is_in_the_schema(mill: app.Gristmill) ->
                     assert status in schema["paths"][route.path][method.lower()]["responses"], route.path
                     checked += 1
     assert checked >= 4
+
+
+async def test_a_number_is_neither_a_day_nor_a_time(http: httpx.AsyncClient) -> None:
+    for path in ("audit", "deletions", "usage"):
+        for value in ("0", "0.5", "1700000000"):
+            response = await http.get(f"/api/{path}", params={"until": value})
+            assert response.status_code == 422, path
+            assert "2030-01-31" in response.json()["detail"]
 
 
 # Their length depends on settings, releases and machines, so they are always one page.

@@ -133,7 +133,8 @@ class Estimator:
     async def _measure(
         self, base: Base, embedder: Embedder, documents: list[EstimatedDocument], state: EstimateSums
     ) -> CostEstimate:
-        await embedder.load()
+        if documents:
+            await embedder.load()
         async with self._db.connection() as tx:
             sets = await catalog.find_sets_by_embedder(
                 tx, base.id, embedder.identity, _REUSE_SETS, base.org_id

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from datetime import date, timedelta
+from datetime import timedelta
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -12,7 +12,7 @@ from gristmill import usage
 from gristmill.operations import limits
 from gristmill.server.api.context import CurrentCaller, CurrentContext, parse_limit_id
 from gristmill.server.api.router import ApiRouter
-from gristmill.server.api.schemas.common import Limit, Page, page_of
+from gristmill.server.api.schemas.common import Day, Limit, Page, page_of
 from gristmill.server.api.schemas.usage import LimitChange, LimitOut, NewLimitIn, UsageReport
 from gristmill.usage import UsageFilter, UsageRow
 
@@ -28,8 +28,8 @@ _COLUMNS = ("day", "baseId", "base", "caller", "callerName", "kind", "model", "t
 async def get_usage(
     context: CurrentContext,
     caller: CurrentCaller,
-    since: date | None = None,
-    until: date | None = None,
+    since: Day | None = None,
+    until: Day | None = None,
     base_id: Annotated[UUID | None, Query(alias="baseId")] = None,
     by: Annotated[str | None, Query(alias="caller", max_length=500)] = None,
     output: Annotated[Literal["json", "csv"], Query(alias="format")] = "json",

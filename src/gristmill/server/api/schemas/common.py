@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Annotated, Any, Generic, Self, TypeVar, cast
 from uuid import UUID
 
@@ -104,9 +104,20 @@ def _without_nul(text: str) -> str:
 
 
 def _rfc3339_text(value: object) -> object:
-    if not isinstance(value, str | datetime):
+    # pydantic also accepts a number of seconds since 1970, which a query parameter writes as text
+    if not (isinstance(value, datetime) or (isinstance(value, str) and _starts_with_day(value))):
         raise ValueError("must be an RFC 3339 timestamp, such as 2030-01-31T12:00:00Z")
     return value
+
+
+def _day_text(value: object) -> object:
+    if not (isinstance(value, date) or (isinstance(value, str) and _starts_with_day(value))):
+        raise ValueError("must be a day, such as 2030-01-31")
+    return value
+
+
+def _starts_with_day(text: str) -> bool:
+    return re.match(r"\d{4}-\d\d-\d\d", text) is not None
 
 
 def _in_utc(value: datetime) -> datetime:
@@ -158,6 +169,7 @@ Pattern = Annotated[
 Patterns = Annotated[list[Pattern], Field(max_length=200)]
 Acl = Annotated[list[Annotated[str, StringConstraints(max_length=310)]], Field(max_length=1000)]
 # Pydantic would read a number as seconds; the schema promises RFC 3339 text only.
+Day = Annotated[date, BeforeValidator(_day_text)]
 Timestamp = Annotated[AwareDatetime, BeforeValidator(_rfc3339_text), AfterValidator(_in_utc)]
 Limit = Annotated[int, Field(ge=1, le=500)]
 
