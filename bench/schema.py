@@ -37,8 +37,10 @@ def main() -> int:
 _CONFIG = Path(__file__).with_name("schemathesis.toml")
 
 
-def run(env: dict[str, str], folder: Path, examples: int, phases: str) -> "subprocess.CompletedProcess[str]":
-    """Run schemathesis against a new server."""
+def run(
+    env: dict[str, str], folder: Path, examples: int, phases: str, *, is_random: bool = True
+) -> "subprocess.CompletedProcess[str]":
+    """Run schemathesis against a new server; with the same requests each time unless `is_random`."""
     env = {**env, "GRISTMILL_KEY_REQUESTS_PER_MINUTE": "10000000"}
     key = run_command(env, "keys", "create", "schema", "--role", "admin", "--org", "schema").stdout.strip()
     with run_serve(env, log=folder / "log") as server:
@@ -52,6 +54,7 @@ def run(env: dict[str, str], folder: Path, examples: int, phases: str) -> "subpr
                 *("--exclude-path", "/api/events/stream", "--continue-on-failure"),
                 # 10 seconds are too few for a model that is loaded on a busy machine
                 *("--request-timeout", "60"),
+                *([] if is_random else ["--generation-deterministic"]),
             ],
             env={**os.environ, "SCHEMATHESIS_HOOKS": "bench.schema_hooks"},
             cwd=folder.parent if not (Path.cwd() / "bench").is_dir() else Path.cwd(),

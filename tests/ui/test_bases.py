@@ -136,9 +136,10 @@ def test_a_search_that_failed_in_an_outage_is_repeated(
 ) -> None:
     base, _ = filled_base
     page.goto(f"{ui_url}/b/{base}")
-    expect(page.get_by_role("row", name=re.compile("Dressing"))).to_be_visible()
+    field = page.get_by_role("searchbox", name="Search this base")
+    expect(field).to_be_visible()
     page.context.set_offline(True)
-    page.get_by_role("searchbox", name="Search this base").fill("stones")
+    field.fill("stones")
     expect(page.get_by_text("The search failed")).to_be_visible()
     page.context.set_offline(False)
     expect(page.locator(".hit").first).to_contain_text("stones")

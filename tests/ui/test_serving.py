@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from gristmill import app
-from gristmill.server.ui.static_files import StaticFile, StaticFiles, build, load
+from gristmill.server.ui.static_files import STYLES, StaticFile, StaticFiles, build, load
 from tests.server.clients import client_with_key
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -27,6 +27,21 @@ async def test_every_page_path_returns_the_index_page(http: httpx.AsyncClient, p
     policy = answer.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
     assert "unsafe" not in policy
+
+
+async def test_the_page_names_the_data_that_it_will_ask_for(http: httpx.AsyncClient) -> None:
+    base = "01a1eba2-c5cb-7db2-b77c-823ff82e9286"
+    every = {"/api/session", "/api/knowledge-bases?limit=500"}
+    tree = {
+        f"/api/knowledge-bases/{base}/tree?offset=0&limit=100",
+        f"/api/knowledge-bases/{base}/queue",
+    }
+    named = {
+        path: set(re.findall(r"<([^>]+)>", (await http.get(path, headers=HTML)).headers["link"]))
+        for path in ("/", f"/b/{base}", f"/b/{base}?filter=failed", "/b/x%3E%22", "/settings/keys")
+    }
+    assert named.pop(f"/b/{base}") == every | tree
+    assert all(paths == every for paths in named.values())
 
 
 async def test_the_page_names_the_current_version_and_has_no_inline_code(
@@ -138,6 +153,14 @@ def test_each_page_preloads_its_own_modules() -> None:
     assert preloaded_modules(files.page_of("/")) == preloaded_modules(files.page) == {"app.js", "pages.js"}
 
 
+def test_the_style_sheets_of_the_page_are_one_file_in_their_order() -> None:
+    links = b"".join(b'<link rel="stylesheet" href="/assets/dev/%s.css">\n' % name for name in (b"b", b"a"))
+    files = build({"index.html": links + PAGE, "js/app.js": b"", "a.css": b".a {}", "b.css": b".b {}"})
+    assert re.findall(r'stylesheet" href="([^"]+)"', files.page.plain.decode()) == [files.prefix + STYLES]
+    assert files.assets[STYLES].plain == b".b {}\n.a {}"
+    assert "a.css" not in files.assets
+
+
 def preloaded_modules(page: StaticFile) -> set[str]:
     names = re.findall(r'modulepreload" href="/assets/\w+/js/([^"]+)"', page.plain.decode())
     return set(names)
@@ -165,5 +188,5 @@ def test_the_files_are_in_the_wheel(tmp_path: Path) -> None:
     )
     (wheel,) = tmp_path.glob("*.whl")
     packed_files = set(zipfile.ZipFile(wheel).namelist())
-    for name in ("index.html", *load().assets):
+    for name in ("index.html", "app.css", *(name for name in load().assets if name != STYLES)):
         assert f"gristmill/server/ui/static/{name}" in packed_files

@@ -37,6 +37,30 @@ def test_only_the_visible_rows_of_a_large_tree_are_in_the_document(
     expect(page.get_by_role("row", name=re.compile("sheaf-012300"))).to_be_visible()
 
 
+# What was fetched when the first row is shown. Later, a reload by the live stream fetches it again.
+_FETCHED_AT_FIRST_ROW = """new MutationObserver((_, observer) => {
+  if (!document.querySelector("[role=row][aria-level]")) return;
+  observer.disconnect();
+  window.fetched = performance.getEntriesByType("resource").map((entry) => entry.name.replace(location.origin, ""));
+}).observe(document, { subtree: true, childList: true })"""
+
+
+def test_the_first_data_of_a_base_is_fetched_once_and_before_its_modules(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    base = api.create_base("First rows")
+    api.add_notes(base, "the first of them")
+    page.add_init_script(_FETCHED_AT_FIRST_ROW)
+    page.goto(f"{ui_url}/b/{base}")
+    expect(page.get_by_role("row", name=re.compile("the first of them"))).to_be_visible()
+    fetched: list[str] = page.evaluate("window.fetched")
+    first_module = next(index for index, path in enumerate(fetched) if path.endswith(".js"))
+    rows = f"/api/knowledge-bases/{base}/tree?offset=0&limit=100"
+    for path in ("/api/session", "/api/knowledge-bases?limit=500", rows):
+        assert fetched.count(path) == 1, fetched
+        assert fetched.index(path) < first_module, fetched
+
+
 def test_a_folder_is_opened_and_left_by_arrow_keys(
     page: Page, ui_url: str, api: ApiHelper, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ Serving them does not need the database: during an outage the page loads and rep
 only our own files: the page contains no inline script or style, and loads nothing from another site.
 """
 
+import re
 from collections.abc import Iterable
 
 from starlette.datastructures import Headers
@@ -37,6 +38,10 @@ POLICY = "; ".join(
 _ASSETS = "/assets/"
 # These paths, and all paths below them, are not pages.
 _OTHER_ENDPOINTS = ("/api", "/mcp", "/docs", "/scim")
+# What every page asks for first, and what the page of a base does; as `session.js`, `bases.js` and `tree/model.js` ask for it.
+_DATA = ("/api/session", "/api/knowledge-bases?limit=500")
+_BASE_PAGE = re.compile(r"/b/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+_BASE_DATA = ("tree?offset=0&limit=100", "queue")
 _IMMUTABLE = "public, max-age=31536000, immutable"
 
 
@@ -55,7 +60,11 @@ class UiMiddleware:
         if path.startswith(_ASSETS):
             await self._asset_response(path, headers)(scope, receive, send)
         elif _is_page(path) and _accepts(headers.get("accept", ""), "text/html"):
-            response_headers = {"cache-control": "no-cache", "content-security-policy": POLICY}
+            response_headers = {
+                "cache-control": "no-cache",
+                "content-security-policy": POLICY,
+                "link": _data_links(path, has_query=bool(scope["query_string"])),
+            }
             await _file_response(self._files.page_of(path), headers, response_headers)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
@@ -71,6 +80,14 @@ class UiMiddleware:
             )
         # A web worker has the policy of its own file, not that of the page.
         return _file_response(file, headers, {"cache-control": _IMMUTABLE, "content-security-policy": POLICY})
+
+
+def _data_links(path: str, *, has_query: bool) -> str:
+    """The data that the page will ask for. The browser fetches it while it loads the modules, under the caller's cookie."""
+    paths = [*_DATA]
+    if (base := _BASE_PAGE.fullmatch(path)) and not has_query:  # with a query, the tree may be filtered
+        paths += [f"/api/knowledge-bases/{base[1]}/{name}" for name in _BASE_DATA]
+    return ", ".join(f"<{path}>; rel=preload; as=fetch; crossorigin=anonymous" for path in paths)
 
 
 def _is_page(path: str) -> bool:

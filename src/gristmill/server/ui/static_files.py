@@ -4,7 +4,8 @@ All files are below one prefix that contains a hash of every byte. A browser can
 and modules that import each other by relative paths always belong to one version. The page itself is not cached: it names
 the current version. A missing file is a mistake in the package, and is reported when the server starts.
 
-Files are served as they are in the repository, byte for byte.
+Files are served as they are in the repository, byte for byte. The style sheets of the page are served as one file, in the order in
+which the page names them, because each request delays the first paint.
 """
 
 import gzip
@@ -29,6 +30,8 @@ _TYPES = {
 INDEX = "index.html"
 # In the source, the page names its files below this prefix. The versioned prefix replaces it.
 _PREFIX_PLACEHOLDER = "/assets/dev/"
+_STYLE_SHEETS = re.compile(r'(?:<link rel="stylesheet" href="/assets/dev/[^"]+">\s*)+')
+STYLES = "styles.css"
 _ENTRY_SCRIPT = re.compile(r'<script[^>]*\bsrc="/assets/dev/([^"]+)"')
 _IMPORT = re.compile(r"""^\s*(?:import|export)\s(?:[^;]*?\bfrom\s+)?["'](\.[^"']+)["']""", re.MULTILINE)
 # The table of pages: the paths of each page, and its module.
@@ -76,6 +79,7 @@ def build(files: Mapping[str, bytes]) -> StaticFiles:
     for name in sorted(files):
         digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])
     prefix = f"/assets/{digest.hexdigest()[:10]}/"
+    files = _with_one_style_sheet(files)
     return StaticFiles(
         prefix,
         _index_page(files, prefix),
@@ -87,6 +91,21 @@ def build(files: Mapping[str, bytes]) -> StaticFiles:
             for path in re.findall(r'"([^"]+)"', paths)
         ],
     )
+
+
+def _with_one_style_sheet(files: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    """The files with one style sheet in place of those that the page names."""
+    index = files[INDEX].decode()
+    links = _STYLE_SHEETS.search(index)
+    if links is None:
+        return files
+    names = re.findall(rf'href="{_PREFIX_PLACEHOLDER}([^"]+)"', links[0])
+    link = f'<link rel="stylesheet" href="{_PREFIX_PLACEHOLDER}{STYLES}">\n'
+    return {
+        **{name: data for name, data in files.items() if name not in names},
+        INDEX: index.replace(links[0], link).encode(),
+        STYLES: b"\n".join(files[name] for name in names),
+    }
 
 
 def _index_page(files: Mapping[str, bytes], prefix: str, module: str | None = None) -> StaticFile:

@@ -71,9 +71,8 @@ export function dropBase(id) {
   bases.value = (bases.peek() ?? []).filter((base) => base.id !== id);
 }
 
-/** Starts to follow changes. The shell calls this once. */
+/** Starts to follow changes. `main.js` calls this once. Resolves when the first attempt to fetch the bases ended. */
 export function watchBases() {
-  refreshBases();
   live.on({}, (changes) => {
     for (const change of changes) {
       const id = change.type === "item"
@@ -85,6 +84,7 @@ export function watchBases() {
       refreshBases(isInsideBase ? id : null);
     }
   });
+  return refreshBases();
 }
 
 /** @param {() => string} id */

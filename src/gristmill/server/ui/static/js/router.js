@@ -78,6 +78,33 @@ export function interceptLinks() {
   });
 }
 
+/** The modules that were loaded. Their pages are shown at once, without a frame in which the page is empty. */
+const loadedModules = /** @type {WeakMap<PageEntry, PageModule>} */ (new WeakMap());
+
+/** @param {PageEntry} entry */
+async function loadModule(entry) {
+  const module = await entry.load();
+  loadedModules.set(entry, module);
+  return module;
+}
+
+/** @param {PageEntry[]} entries Loads the page that the URL names, before it is shown. */
+export async function preloadPage(entries) {
+  const target = findEntry(entries, path.peek());
+  if (target) await loadModule(target.entry).catch(() => {}); // the router tries again, and says so
+}
+
+/** @param {PageEntry[]} entries @param {string} path */
+function findEntry(entries, path) {
+  for (const entry of entries) {
+    for (const pattern of entry.paths) {
+      const params = match(pattern, path);
+      if (params) return { entry, params };
+    }
+  }
+  return null;
+}
+
 /**
  * Shows the entry that the URL names in `container`.
  * @param {PageEntry[]} entries @param {Element} container @param {() => Node} notFound the page for an unknown URL
@@ -86,15 +113,7 @@ export function interceptLinks() {
  * @param {Signal<PageEntry | null>} current
  */
 export function mountRouter(entries, container, notFound, outdated, refused, current) {
-  const matched = computed(() => {
-    for (const entry of entries) {
-      for (const pattern of entry.paths) {
-        const params = match(pattern, path.value);
-        if (params) return { entry, params };
-      }
-    }
-    return null;
-  });
+  const matched = computed(() => findEntry(entries, path.value));
   /** @param {PageEntry} entry */
   const access = (entry) => {
     if (!entry.audience || allows(entry.audience)) return "shown";
@@ -106,12 +125,12 @@ export function mountRouter(entries, container, notFound, outdated, refused, cur
     const { entry, params } = current;
     return `${entries.indexOf(entry)} ${entry.key?.(params) ?? JSON.stringify(params)} ${access(entry)}`;
   });
-  /** @param {PageEntry | undefined} entry @returns {Promise<PageModule>} */
-  const loadPage = async (entry) => {
+  /** @param {PageEntry | undefined} entry @returns {PageModule | Promise<PageModule>} */
+  const loadPage = (entry) => {
     if (!entry) return { page: notFound };
     if (access(entry) === "refused") return { page: refused };
     if (access(entry) === "unknown") return { page: () => document.createDocumentFragment() };
-    return await entry.load().catch(() => ({ page: outdated }));
+    return loadedModules.get(entry) ?? loadModule(entry).catch(() => ({ page: outdated }));
   };
   effect(
     () => pageKey.value,
@@ -120,7 +139,7 @@ export function mountRouter(entries, container, notFound, outdated, refused, cur
       current.value = target?.entry ?? null;
       let isLeft = false;
       /** @type {(() => void) | undefined} */ let dispose;
-      loadPage(target?.entry).then((module) => {
+      const show = (/** @type {PageModule} */ module) => {
         if (isLeft) return;
         /** @type {Route} */ let last = { params: target?.params ?? {}, query: query.peek(), path: path.peek() };
         const route = computed(() => {
@@ -135,7 +154,10 @@ export function mountRouter(entries, container, notFound, outdated, refused, cur
           () => container.replaceChildren(module.page(route)),
         );
         container.scrollTop = 0;
-      });
+      };
+      const module = loadPage(target?.entry);
+      if (module instanceof Promise) module.then(show);
+      else show(module);
       return () => {
         isLeft = true;
         dispose?.();

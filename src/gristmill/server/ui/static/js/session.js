@@ -32,7 +32,7 @@ export function allows(audience) {
  */
 export const mayEdit = () => allows("editor") || Boolean(session.value?.user);
 
-/** Fetches the caller, and again after an outage. The shell calls this once. */
+/** Fetches the caller, and again after an outage. Resolves when the first attempt ended. `main.js` calls this once. */
 export function loadSession() {
   const load = async () => {
     try {
@@ -41,8 +41,8 @@ export function loadSession() {
       // without a key, the sign-in page opens; the notice shows an outage, and the next reload tries again
     }
   };
-  load();
   live.on({}, (changes) => {
     if (!session.peek() && changes.some((change) => change.type === "reload")) load();
   });
+  return load();
 }

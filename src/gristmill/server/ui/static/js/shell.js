@@ -1,7 +1,7 @@
 // @ts-check
 /** The frame around every page: sidebar, bar on phones, banner, toasts, palette and global keyboard shortcuts. */
 
-import { activeCount, bases, leafCount, toneOf, watchBases } from "./bases.js";
+import { activeCount, bases, leafCount, toneOf } from "./bases.js";
 import { computed, each, effect, html, signal } from "./core.js";
 import { formatNumber, language, t } from "./i18n.js";
 import { live } from "./live.js";
@@ -11,7 +11,7 @@ import { icon } from "./components/icon.js";
 import { dot, emptyState, status } from "./components/status.js";
 import { toasts } from "./components/toast.js";
 import { go, interceptLinks, mountRouter, path } from "./router.js";
-import { allows, loadSession } from "./session.js";
+import { allows } from "./session.js";
 import { isDark, theme } from "./theme.js";
 
 /** @import { Base } from "./bases.js" */
@@ -203,8 +203,6 @@ export function start() {
   document.body.replaceChildren(shell, toasts());
   document.addEventListener("keydown", handleKey);
   interceptLinks();
-  loadSession();
-  watchBases();
   mountRouter(pages, main, notFoundPage, outdatedPage, refusedPage, currentEntry);
   effect(
     () => path.value,

@@ -18,7 +18,6 @@ import { allows, mayEdit } from "../session.js";
 import { TreeView } from "../tree/view.js";
 import { estimateReindex, reindex } from "./base/actions.js";
 import { createTree, followChanges, isPhone } from "./base/live-tree.js";
-import { searchPane } from "./base/search.js";
 import { createSelection } from "./base/selection.js";
 import { treeHead } from "./base/sort.js";
 import { banners, summary, watchQueue } from "./base/summary.js";
@@ -85,7 +84,11 @@ function basePage(id, base, route) {
         async () => (await import("./base/item.js")).itemPane,
         (itemPane) => itemPane(id, /** @type {string} */ (current.peek()), route, itemActions),
       )
-      : searchPane(id, route);
+      : lazy(loadSearchPane, (searchPane) => searchPane(id, route));
+  const loadSearchPane = async () => {
+    if (!route.peek().query.get("q")) await tree.firstRows; // they are what people wait for
+    return (await import("./base/search.js")).searchPane;
+  };
   const emptyView = () => emptyTree(tree, view, route, canChange.value ? openAddDialog : null);
   const dropTarget = () => (canChange.value ? dropZone(id, () => base.value?.name ?? "", tree) : null);
   return html`

@@ -48,6 +48,8 @@ export class Tree {
     this.epoch = 0;
     this.activeFetches = 0;
     this.isPausing = false;
+    /** Resolves when the first rows are there, or can't be fetched. */
+    this.firstRows = new Promise((/** @type {(value: void) => void} */ resolve) => (this.resolveFirstRows = resolve));
   }
 
   /** @param {Node | null} node @returns {Branch} */
@@ -81,6 +83,7 @@ export class Tree {
     this.byId.clear();
     this.root = this.createBranch(null);
     await this.fetch(this.root, 0);
+    this.resolveFirstRows();
   }
 
   /** @param {Branch} branch @param {number} page @returns {Promise<void>} */
