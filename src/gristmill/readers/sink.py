@@ -31,7 +31,7 @@ _MAX_CAPTION_LENGTH = 2_000
 _MIN_SIDE, _MIN_AREA = 24, 2_500  # pixels
 _CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 _IMAGE_LINK = re.compile(r"!\[[^\]]*\]\([^)]*\)")
-_MARKUP_ONLY = re.compile(r"[\s\-|_#*>`~.]+")
+_MARKUP = str.maketrans("", "", "-|_#*>`~.")
 
 
 class DocumentRefused(Exception):
@@ -114,14 +114,15 @@ class Sink:
         self.characters += len(text)
         if self.characters > self.task.max_characters:
             refuse_bomb(f"it has more than {self.task.max_characters:,} characters of text")
-        self.text_length += len(_MARKUP_ONLY.sub("", _IMAGE_LINK.sub("", text)))
+        without_links = _IMAGE_LINK.sub("", text) if "![" in text else text
+        self.text_length += len("".join(without_links.split()).translate(_MARKUP))
         for start in range(0, len(text), MAX_TEXT_LENGTH):
             piece = text[start : start + MAX_TEXT_LENGTH]
             is_last = start + MAX_TEXT_LENGTH >= len(text)
             message: Message = {"k": "part", "text": piece, "page": page, "last": is_last}
             if packed:
                 message["boxes"] = base64.b64encode(packed).decode("ascii")
-                packed = text_boxes.after(packed, len(piece))
+                packed = b"" if is_last else text_boxes.after(packed, len(piece))
             self._channel.send(message)
         self._extend_cpu_limit()
 

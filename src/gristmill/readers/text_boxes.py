@@ -11,6 +11,7 @@ count (`content_part.boxes`). Pure.
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 _BOX = struct.Struct("<6H")
 _MAX_GAP, _MAX_LENGTH, _BLOCK = 0xFFFF, 0x7FFF, 0x8000
@@ -20,7 +21,7 @@ _SAME_LINE = 0.5  # of the height of the lower one, that two boxes of a line hav
 _ROUNDING = 4  # digits: a tenth of a millimetre of a large page
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class TextBox:
     """A rectangle as shares of the page, and the characters that it shows. A block has several lines."""
 
@@ -50,8 +51,9 @@ def pack(boxes: Iterable[TextBox]) -> bytes:
     """The boxes as bytes. What can't be shown is left out: empty rectangles, and characters that another box shows."""
     packed = bytearray()
     at = 0
-    for box in sorted(boxes, key=lambda each: each.start):
-        left, top, right, bottom = (_to_units(place) for place in (box.left, box.top, box.right, box.bottom))
+    for box in sorted(boxes, key=_start):
+        left, top = _to_units(box.left), _to_units(box.top)
+        right, bottom = _to_units(box.right), _to_units(box.bottom)
         start = max(box.start, at)
         length = min(box.end - start, _MAX_LENGTH)
         if length <= 0 or right <= left or bottom <= top or start - at > _MAX_GAP:
@@ -137,5 +139,8 @@ def _page_box(box: TextBox, page: int) -> PageBox:
     return PageBox(page, left, top, right, bottom, box.start, box.end)
 
 
+_start = attrgetter("start")
+
+
 def _to_units(share: float) -> int:
-    return round(min(1.0, max(0.0, share)) * _UNITS)
+    return 0 if share <= 0 else _UNITS if share >= 1 else round(share * _UNITS)

@@ -100,9 +100,12 @@ def text_boxes(loaded: LoadedPage, text: str) -> list[TextBox]:
         place = _next_place(text, at, line.text)
         if place is None:
             others.append(line)
+            continue
+        if _is_one_line(line):  # most lines
+            boxes.append(TextBox(*place, *matrix.shares(line.left, line.bottom, line.right, line.top)))
         else:
             boxes.extend(_run_boxes(loaded.textpage, matrix, line, (0, len(line.text)), place))
-            at = place[1]
+        at = place[1]
     if others and _WORD.search(text, at):
         boxes += _boxes_of_others(loaded, matrix, text, others, at)
     return boxes
@@ -202,7 +205,7 @@ class _LetterRun:
 
 def _letter_runs(textpage: Any, line: TextLine, start: int, end: int) -> Iterator[_LetterRun]:
     """Letters of a line, by line of the page: PDFium joins two lines between which a word is hyphenated."""
-    is_one_line = abs(line.top - line.last_top) < _NEXT_LINE * max(line.size, 1.0)
+    is_one_line = _is_one_line(line)
     if is_one_line and end - start == len(line.text):
         yield _LetterRun(end - start, line.left, line.right, line.bottom, line.top)
         return
@@ -219,6 +222,10 @@ def _letter_runs(textpage: Any, line: TextLine, start: int, end: int) -> Iterato
             left, right = min(boxes[0][0], boxes[1][0]), max(boxes[0][1], boxes[1][1])
             yield _LetterRun(turn - first + 1, left, right, line.bottom - drop, line.top - drop)
         first = turn + 1
+
+
+def _is_one_line(line: TextLine) -> bool:
+    return abs(line.top - line.last_top) < _NEXT_LINE * max(line.size, 1.0)
 
 
 def _last_of_line(textpage: Any, line: TextLine, first: int, last: int) -> int:
@@ -261,11 +268,12 @@ class _PageMatrix:
         self, left: float, bottom: float, right: float, top: float
     ) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of a rectangle."""
-        xs, ys = zip(*(self._share(x, y) for x, y in ((left, bottom), (right, top))), strict=True)
-        return min(xs), min(ys), max(xs), max(ys)
-
-    def _share(self, x: float, y: float) -> tuple[float, float]:
+        (x, y), (across_x, across_y), (up_x, up_y) = self._origin, self._across, self._up
+        x1, x2 = x + left * across_x + bottom * up_x, x + right * across_x + top * up_x
+        y1, y2 = y + left * across_y + bottom * up_y, y + right * across_y + top * up_y
         return (
-            self._origin[0] + x * self._across[0] + y * self._up[0],
-            self._origin[1] + x * self._across[1] + y * self._up[1],
+            x1 if x1 < x2 else x2,
+            y1 if y1 < y2 else y2,
+            x2 if x1 < x2 else x1,
+            y2 if y1 < y2 else y1,
         )

@@ -13,8 +13,10 @@ from gristmill.readers.formats.pdf_tables import (
     PdfTable,
     find_ruled_tables,
     is_prose,
+    may_have_gaps,
     split_line,
     table_of_parts,
+    whole_line,
 )
 from gristmill.readers.markdown_tables import markdown_table
 
@@ -170,21 +172,28 @@ class _TableFinder:
         blocks: list[TextLine | _TableBlock] = []
         used: set[int] = set()
         for place, line in enumerate(lines):
-            table = next((number for number, each in enumerate(ruled) if each.box.contains(line)), None)
+            table = (
+                next((number for number, each in enumerate(ruled) if each.box.contains(line)), None)
+                if ruled
+                else None
+            )
             if table is not None:
                 blocks += self._end_run()
                 if table not in used:
                     used.add(table)
                     blocks.append(_TableBlock(ruled[table].rows))
                 continue
-            parts = split_line(self._page.textpage, line)
-            line.has_gaps = len(parts) > 1
+            parts = split_line(self._page.textpage, line) if may_have_gaps(line) else None
+            line.has_gaps = parts is not None and len(parts) > 1
             following = lines[place + 1] if place + 1 < len(lines) else None
-            precedes_cell = following is not None and self._steps_right(line, following)
-            if len(parts) > 1 or precedes_cell or (self._belongs(line) and not self._is_heading(line)):
-                self._run.append((line, parts))
+            precedes_cell = (
+                following is not None and following.left > line.right and self._steps_right(line, following)
+            )
+            if line.has_gaps or precedes_cell or (self._belongs(line) and not self._is_heading(line)):
+                self._run.append((line, parts or [whole_line(line)]))
             else:
-                blocks += self._end_run()
+                if self._run:
+                    blocks += self._end_run()
                 blocks.append(line)
         return blocks + self._end_run()
 

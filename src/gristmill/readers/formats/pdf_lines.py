@@ -16,7 +16,7 @@ _MATRIX = pdfium_c.FS_MATRIX()  # as are those
 _ASCENT, _DESCENT = 0.72, 0.2  # of a typical font, by its size
 
 
-@dataclass
+@dataclass(slots=True)
 class TextLine:
     """A line: its text, where it stands on the page in points from the lower left, and the style of its first and last letter."""
 
@@ -104,7 +104,8 @@ def letter_box(textpage: Any, index: int) -> tuple[float, float, float, float] |
 
 def _measure_line(textpage: Any, fonts: FontCache, text: str, start: int, end: int) -> TextLine:
     # PDFium leaves some letters out of the text, so that places in the text are not those on the page.
-    first, last = (pdfium_c.FPDFText_GetCharIndexFromTextIndex(textpage, place) for place in (start, end))
+    first = pdfium_c.FPDFText_GetCharIndexFromTextIndex(textpage, start)
+    last = pdfium_c.FPDFText_GetCharIndexFromTextIndex(textpage, end)
     box, last_box = letter_box(textpage, first), letter_box(textpage, last)
     if box is None or last_box is None:
         return TextLine(text, 0.0, False, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, first, last - first + 1)

@@ -181,14 +181,22 @@ def _text_within(textpage: Any, left: float, bottom: float, right: float, top: f
 # ── unruled tables ───────────────────────────────────────────────────────────────────────────────────────
 
 
+def whole_line(line: TextLine) -> LinePart:
+    """A line as one part."""
+    return LinePart(line.text, line.left, line.right, line.top, line.bottom, line.size)
+
+
+def may_have_gaps(line: TextLine) -> bool:
+    """Whether a line is wide for its letters: most lines are not, and are not looked at letter by letter."""
+    # Without all of its letters in the text, places in it are not places on the page.
+    return (
+        line.size > 0 and line.density >= _MIN_DENSITY and " " in line.text and line.length == len(line.text)
+    )
+
+
 def split_line(textpage: Any, line: TextLine) -> list[LinePart]:
-    """The parts of a line between wide gaps; most lines have no gap, and are not looked at letter by letter."""
-    single = LinePart(line.text, line.left, line.right, line.top, line.bottom, line.size)
-    if line.density < _MIN_DENSITY or line.size <= 0 or " " not in line.text:
-        return [single]
+    """The parts between wide gaps of a line that may have some."""
     letters = line.text
-    if line.length != len(letters):  # some are left out of the text
-        return [single]
     parts: list[LinePart] = []
     start, left, right = 0, line.left, line.left
 
@@ -210,7 +218,7 @@ def split_line(textpage: Any, line: TextLine) -> list[LinePart]:
         right = max(right, after[1])
     right = max(right, line.right)
     add(len(letters))
-    return [part for part in parts if part.text] or [single]
+    return [part for part in parts if part.text] or [whole_line(line)]
 
 
 def table_of_parts(parts: Sequence[LinePart], spacing: float) -> list[list[str]] | None:
