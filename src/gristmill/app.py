@@ -182,7 +182,7 @@ async def gristmill(
             settings.reader_processes, ocr_size=settings.ocr_processes, share=settings.base_share
         )
         stack.push_async_callback(readers.close)
-        connectors = ConnectorRegistry(vault, services.connector_limits(settings))
+        connectors = ConnectorRegistry(vault, services.connector_limits(settings), db)
         analyst = services.create_analyst(settings, readers)
         if isinstance(analyst, VisionDescriber):
             stack.push_async_callback(analyst.close)

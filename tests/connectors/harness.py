@@ -14,11 +14,15 @@ from gristmill.search import Searcher, SearchRequest, Target
 from gristmill.vault import Vault
 from gristmill.work import SyncAccess
 from tests.connectors.fakes.confluence import FakeConfluence, FakeConfluenceDataCenter
+from tests.connectors.fakes.drives import FakeGoogleDrive, FakeGraph
 from tests.connectors.fakes.files import FakeGitServer, FakeS3, FakeWebDav
 from tests.connectors.fakes.github import FakeGitHub
 from tests.connectors.fakes.gitlab import FakeGitLab
 from tests.connectors.fakes.jira import FakeJira, FakeJiraDataCenter
+from tests.connectors.fakes.linear import FakeLinear
+from tests.connectors.fakes.notion import FakeNotion
 from tests.connectors.fakes.pages import FakeFeed, FakeMediaWiki
+from tests.connectors.fakes.slack import FakeSlack
 from tests.connectors.fakes.tool import ExpectedDocument, FakeTool, words_in
 from tests.embedding.hashed import HashedEmbedder
 from tests.wait_until import wait_until
@@ -36,8 +40,13 @@ FAKES: dict[str, type[FakeTool]] = {
 MORE_FAKES: dict[str, type[FakeTool]] = {
     "feeds": FakeFeed,
     "git": FakeGitServer,
+    "google-drive": FakeGoogleDrive,
+    "linear": FakeLinear,
     "mediawiki": FakeMediaWiki,
+    "notion": FakeNotion,
     "s3": FakeS3,
+    "sharepoint": FakeGraph,
+    "slack": FakeSlack,
     "webdav": FakeWebDav,
 }
 NEVER = "0 0 29 2 *"

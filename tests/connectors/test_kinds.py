@@ -12,7 +12,7 @@ from tests.docs.pages import ROOT
 LOCALES = ROOT / "src/gristmill/server/ui/static/js/locales"
 PAGES = [ROOT / "docs/reference/connectors.md", ROOT / "docs/reference/jira-confluence.md"]
 # Secrets by their nature, and what is stored with them without being one.
-PUBLIC_CREDENTIALS = {"appId", "installationId", "email", "username", "accessKeyId"}
+PUBLIC_CREDENTIALS = {"appId", "installationId", "email", "username", "accessKeyId", "clientId"}
 
 
 def read(paths: list[Path]) -> str:

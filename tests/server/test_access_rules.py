@@ -37,6 +37,7 @@ ACTIONS_WITHOUT_BODY = [
     "check",
     "pause",
     "resume",
+    "sign-in",
     "sample-base",
 ]
 PARTS = {

@@ -166,6 +166,15 @@ async def connector_by_name(session: ClientSession, name: str) -> dict[str, Any]
     return page["items"][0]
 
 
+async def begin_sign_in(session: ClientSession, out: Console, name: str) -> dict[str, Any]:
+    """Print the address at which a person signs in at the tool."""
+    connector = await connector_by_name(session, name)
+    sign_in = await session.call("POST", f"/connectors/{connector['id']}/sign-in")
+    out.print(f"The tool has to know this redirect address: {escape(sign_in['redirectUri'])}", soft_wrap=True)
+    out.print(f"Open within ten minutes: {escape(sign_in['url'])}", soft_wrap=True)
+    return sign_in
+
+
 async def pause_or_resume(session: ClientSession, out: Console, name: str, action: str) -> dict[str, Any]:
     """Pause or resume."""
     connector = await connector_by_name(session, name)

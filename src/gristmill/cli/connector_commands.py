@@ -138,6 +138,17 @@ def connector_show(name: ConnectorName, as_json: AsJson = False, data_dir: DataD
     run_with_client(lambda session: connectors.show(session, out, name), data_dir)
 
 
+@connector.command("sign-in", examples=["gristmill connector sign-in drive"])
+def connector_sign_in(name: ConnectorName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
+    """Print the address at which a person lets a connector read on their behalf (Google Drive, SharePoint)."""
+    from gristmill.cli import connector_admin as connectors
+
+    print_json(
+        run_with_client(lambda session: connectors.begin_sign_in(session, console(as_json), name), data_dir),
+        as_json,
+    )
+
+
 @connector.command("pause", examples=["gristmill connector pause work"])
 def connector_pause(name: ConnectorName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """Stop the scheduled runs of a connector."""

@@ -11,8 +11,7 @@ to their members. A user or group that can't be looked up makes the set incomple
 import base64
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Any, Literal, cast
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr
@@ -136,28 +135,3 @@ class UserSetCache:
             except (SourceGone, Unreadable):
                 self._sets[key] = UNKNOWN
         return self._sets[key]
-
-
-def parse_time(text: object) -> datetime | None:
-    """A timestamp of either tool, with an offset or Z."""
-    try:
-        return datetime.fromisoformat(str(text).replace("Z", "+00:00")).astimezone(UTC)
-    except ValueError:
-        return None
-
-
-def as_dict(value: object) -> dict[str, Any]:
-    """A JSON object, or an empty one: missing fields are not errors."""
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
-
-
-def as_list(value: object) -> list[Any]:
-    """A JSON array, or an empty one."""
-    return cast(list[Any], value) if isinstance(value, list) else []
-
-
-def require_dict(value: object) -> dict[str, Any]:
-    """A JSON object; Unreadable when it is something else."""
-    if not isinstance(value, dict):
-        raise Unreadable("The tool returned something unexpected.", code="connector_refused")
-    return cast(dict[str, Any], value)

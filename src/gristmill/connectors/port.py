@@ -235,6 +235,11 @@ class Connector(ABC):
     def __init__(self, *transports: Transport) -> None:
         self._transports = transports
 
+    @property
+    def renewed_secrets(self) -> Mapping[str, str]:
+        """Secrets that the tool replaced since the connector was opened, by their field: they are stored when it is closed."""
+        return {}
+
     async def close(self) -> None:
         """Close its connections."""
         for transport in self._transports:
@@ -318,6 +323,21 @@ class ConnectorLimits:
 
 
 @dataclass(frozen=True)
+class OAuthFlow:
+    """How a person signs in at the tool, so that the connector reads on their behalf: the code flow with PKCE.
+
+    The addresses follow from the configuration. The credentials have `client_id`, `client_secret` and `refresh_token`.
+    """
+
+    authorize_url: Callable[[Any], str]
+    token_url: Callable[[Any], str]
+    scope: str
+    parameters: Mapping[str, str] = field(
+        default_factory=dict[str, str]
+    )  # what else the tool wants at the start
+
+
+@dataclass(frozen=True)
 class ConnectorKind:
     """A kind of connector: its name, the forms of its configuration and credentials, and how it is opened.
 
@@ -331,6 +351,7 @@ class ConnectorKind:
     open: Callable[[Any, Any, ConnectorLimits], Connector]
     checkpoint_version: int = 1  # raise it when checkpoints change their format: streams then start over
     title: str = ""  # what people call it; the name if empty
+    oauth: OAuthFlow | None = None  # for tools at which people can sign in
 
     def json_schemas(self) -> tuple[Json, Json]:
         """The JSON schemas of its configuration and credentials."""

@@ -384,6 +384,10 @@ select id, credentials as sealed from connector
  where substring(credentials for 11) <> %(prefix)s and (%(after)s::uuid is null or id > %(after)s)
  order by id limit %(limit)s for update;
 
+-- name: renew_credentials
+-- Stores credentials that the tool renewed, unless others were stored meanwhile.
+update connector set credentials = %(sealed)s where id = %(id)s and credentials = %(earlier)s
+
 -- name: replace_sealed_credentials
 -- Writes credentials that were sealed again.
 update connector set credentials = %(sealed)s where id = %(id)s;

@@ -8,14 +8,28 @@ from typing import Any
 from pydantic import SecretStr, ValidationError
 
 from gristmill import secret_references, validation
-from gristmill.connectors import feeds, git_repository, imap, mediawiki, object_store, webdav
+from gristmill.connectors import (
+    feeds,
+    git_repository,
+    google_drive,
+    imap,
+    linear,
+    mediawiki,
+    microsoft_drives,
+    object_store,
+    webdav,
+)
 from gristmill.connectors.confluence import connector as confluence
 from gristmill.connectors.github import connector as github
 from gristmill.connectors.gitlab import connector as gitlab
 from gristmill.connectors.jira import connector as jira
 from gristmill.connectors.model import ConnectorId, ConnectorRow
+from gristmill.connectors.notion import connector as notion
 from gristmill.connectors.plugins import load_plugins
 from gristmill.connectors.port import Connector, ConnectorForm, ConnectorKind, ConnectorLimits
+from gristmill.connectors.slack import connector as slack
+from gristmill.connectors.store import queries
+from gristmill.db import Database
 from gristmill.errors import Invalid, Permanent
 from gristmill.vault import Vault
 
@@ -27,6 +41,7 @@ KINDS: dict[str, ConnectorKind] = {
         *(github.KIND, gitlab.KIND, jira.KIND, confluence.KIND),
         *object_store.KINDS,
         *(git_repository.KIND, webdav.KIND, imap.KIND, feeds.KIND, mediawiki.KIND),
+        *(slack.KIND, google_drive.KIND, microsoft_drives.KIND, notion.KIND, linear.KIND),
     )
 }
 
@@ -39,8 +54,8 @@ def credentials_purpose(connector_id: ConnectorId) -> str:
 class ConnectorRegistry:
     """The kinds of connectors, within the limits of this installation."""
 
-    def __init__(self, vault: Vault, limits: ConnectorLimits) -> None:
-        self._vault, self.limits = vault, limits
+    def __init__(self, vault: Vault, limits: ConnectorLimits, db: Database | None = None) -> None:
+        self._vault, self.limits, self._db = vault, limits, db
         self._plugins = {kind.name: kind for kind in load_plugins(KINDS)}
 
     @property
@@ -98,6 +113,14 @@ class ConnectorRegistry:
             yield connector
         finally:
             await connector.close()
+            if connector.renewed_secrets and self._db is not None:
+                # What is stored may be references to secrets, so it is changed in its sealed form.
+                renewed = json.dumps({**json.loads(sealed), **connector.renewed_secrets})
+                new_sealed = self._vault.seal(renewed, credentials_purpose(row.id))
+                async with self._db.transaction() as tx:
+                    await queries.run(
+                        tx, "renew_credentials", id=row.id, sealed=new_sealed, earlier=row.credentials
+                    )
 
 
 def _open(

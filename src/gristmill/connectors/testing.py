@@ -1,5 +1,7 @@
 """For tests of connectors: opens one on this machine, and reads everything that it has, without a database."""
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -21,6 +23,18 @@ def open_kind(kind: ConnectorKind, config: dict[str, Any], credentials: dict[str
     """A connector of a kind, which may reach private addresses and waits for no rate limit."""
     limits = ConnectorLimits(allow_private=True, max_wait=timedelta(0))
     return kind.open(kind.config.model_validate(config), kind.credentials.model_validate(credentials), limits)
+
+
+@asynccontextmanager
+async def open_temporarily(
+    kind: ConnectorKind, config: dict[str, Any], credentials: dict[str, Any]
+) -> AsyncGenerator[Connector]:
+    """A connector of a kind, closed at the end of the block."""
+    connector = open_kind(kind, config, credentials)
+    try:
+        yield connector
+    finally:
+        await connector.close()
 
 
 async def read_all(connector: Connector) -> dict[str, ReadDocument]:

@@ -284,6 +284,8 @@ class Transport:
 def rate_limit_wait(response: httpx.Response, body: bytes = b"") -> timedelta | None:
     """How long the rate limit lasts that this response reports; None when it reports none."""
     headers, status = response.headers, response.status_code
+    if status == 400 and b'"RATELIMITED"' in body:  # Linear's way to say so
+        return _DEFAULT_WAIT
     if status not in (403, 429, 503):
         return None
     if (wait := net.retry_after(headers)) is not None:
@@ -293,7 +295,10 @@ def rate_limit_wait(response: httpx.Response, body: bytes = b"") -> timedelta | 
     exhausted = headers.get("x-ratelimit-remaining", headers.get("ratelimit-remaining")) == "0"
     if (exhausted or status == 429) and (reset := _reset_wait(headers)) is not None:
         return reset + _MARGIN
-    secondary = b"secondary rate limit" in body.lower() or b"abuse detection" in body.lower()
+    # GitHub's and Google's ways to say so with status 403.
+    secondary = any(
+        sign in body.lower() for sign in (b"secondary rate limit", b"abuse detection", b"ratelimitexceeded")
+    )
     return _DEFAULT_WAIT if status == 429 or exhausted or secondary else None
 
 

@@ -11,16 +11,9 @@ the credentials may not read, a group without its members, a role instead of a g
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gristmill.connectors.atlassian import (
-    EVERYBODY,
-    UNKNOWN,
-    AtlassianUser,
-    UserSet,
-    UserSetCache,
-    as_dict,
-    as_list,
-)
+from gristmill.connectors.atlassian import EVERYBODY, UNKNOWN, AtlassianUser, UserSet, UserSetCache
 from gristmill.connectors.confluence.api import ConfluenceApi
+from gristmill.connectors.json_values import as_dict, as_list
 from gristmill.connectors.port import Audience
 from gristmill.errors import SourceGone, Unreadable
 

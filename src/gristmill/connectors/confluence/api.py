@@ -13,7 +13,8 @@ from datetime import datetime
 from typing import Any, cast
 from urllib.parse import parse_qs, quote, urlsplit
 
-from gristmill.connectors.atlassian import AtlassianUser, as_dict, as_list, require_dict
+from gristmill.connectors.atlassian import AtlassianUser
+from gristmill.connectors.json_values import as_dict, as_list, require_dict
 from gristmill.connectors.transport import ApiResponse, Params, Transport
 from gristmill.errors import Unreadable
 

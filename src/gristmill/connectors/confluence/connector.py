@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import Field
 
 from gristmill.connectors import markup
-from gristmill.connectors.atlassian import AtlassianConfig, AtlassianCredentials, as_dict, as_list, parse_time
+from gristmill.connectors.atlassian import AtlassianConfig, AtlassianCredentials
 from gristmill.connectors.confluence.access import ConfluenceAccess
 from gristmill.connectors.confluence.api import IDS_PAGE_SIZE, PAGE_SIZE, ConfluenceApi
 from gristmill.connectors.confluence.queries import (
@@ -28,6 +28,7 @@ from gristmill.connectors.confluence.queries import (
     ContentQuery,
     measure_time_zone,
 )
+from gristmill.connectors.json_values import as_dict, as_list, parse_time
 from gristmill.connectors.listing import by_id, by_updated_at
 from gristmill.connectors.listing.by_minute import ByMinuteListing, UserTimeZone
 from gristmill.connectors.port import (

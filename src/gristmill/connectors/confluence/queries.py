@@ -9,13 +9,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from gristmill.connectors.atlassian import as_dict, parse_time
 from gristmill.connectors.confluence.api import (
     IDS_PAGE_SIZE,
     PAGE_SIZE,
     ConfluenceApi,
     ResultPage,
 )
+from gristmill.connectors.json_values import as_dict, parse_time
 from gristmill.connectors.listing import by_id
 from gristmill.connectors.listing.by_minute import (
     QueryPage,

@@ -16,8 +16,9 @@ hides the issues.
 from collections.abc import Mapping
 from typing import Any
 
-from gristmill.connectors.atlassian import EVERYBODY, UNKNOWN, UserSet, UserSetCache, as_dict
+from gristmill.connectors.atlassian import EVERYBODY, UNKNOWN, UserSet, UserSetCache
 from gristmill.connectors.jira.api import JiraApi
+from gristmill.connectors.json_values import as_dict
 from gristmill.connectors.port import Audience
 
 _BROWSE = "BROWSE_PROJECTS"

@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from gristmill.connectors.atlassian import AtlassianUser, as_dict, as_list, require_dict
+from gristmill.connectors.atlassian import AtlassianUser
+from gristmill.connectors.json_values import as_dict, as_list, require_dict
 from gristmill.connectors.transport import Params, Transport
 from gristmill.errors import Unreadable
 

@@ -17,9 +17,10 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from gristmill.connectors import markup
-from gristmill.connectors.atlassian import AtlassianConfig, AtlassianCredentials, as_dict, as_list, parse_time
+from gristmill.connectors.atlassian import AtlassianConfig, AtlassianCredentials
 from gristmill.connectors.jira.access import JiraAccess
 from gristmill.connectors.jira.api import FIELDS, IDS_PAGE_SIZE, PAGE_SIZE, JiraApi
+from gristmill.connectors.json_values import as_dict, as_list, parse_time
 from gristmill.connectors.listing import by_updated_at
 from gristmill.connectors.listing.by_minute import (
     ByMinuteListing,

@@ -10,7 +10,15 @@ where it was. When the tool no longer accepts the cursor, it starts over.
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from gristmill.connectors.port import Audience, Batch, Checkpoint, ListedDocument, Stream, listing_step
+from gristmill.connectors.port import (
+    Audience,
+    Batch,
+    Checkpoint,
+    Document,
+    ListedDocument,
+    Stream,
+    listing_step,
+)
 from gristmill.errors import SourceGone, Unreadable
 
 # Who sees the documents of a tool without permissions: everyone, or the people that the connector's own list names.
@@ -19,11 +27,16 @@ EVERYBODY = "everybody"
 
 @dataclass(frozen=True)
 class MarkedPage:
-    """A page of a listing; `note` is a line for the run's log."""
+    """A page of a listing; `note` is a line for the run's log.
+
+    `documents` were read with the page and are not among its entries. `audiences` are those that its documents name.
+    """
 
     entries: Sequence[ListedDocument]
     next_cursor: str | None = None
     note: str | None = None
+    documents: Sequence[Document] = ()
+    audiences: Sequence[Audience] = ()
 
 
 def everybody() -> Audience:
@@ -54,7 +67,8 @@ async def read(
         yield Batch(
             stream,
             checkpoint=Checkpoint(version, {} if cursor is None else {"cursor": cursor}),
-            audiences=audiences,
+            documents=page.documents,
+            audiences=[*audiences, *page.audiences],
             present=page.entries,
             listing=listing_step(is_first=is_first, is_last=cursor is None),
             note=page.note,

@@ -66,6 +66,8 @@ CODES: Mapping[int, tuple[str, ...]] = {
     405: ("method_not_allowed",),
     408: ("request_too_slow",),
     409: (
+        "oauth_client_missing",
+        "oauth_not_supported",
         "base_expired",
         "base_failed",
         "base_name_taken",

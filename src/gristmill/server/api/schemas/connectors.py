@@ -100,6 +100,13 @@ class KindOut(ApiModel):
     credentials: JsonObject
 
 
+class SignInOut(ApiModel):
+    """The address of the tool's page, and the one of this server to which it sends people: the tool has to know that one."""
+
+    url: str
+    redirect_uri: str
+
+
 class PlanOut(ApiModel):
     """The result of a dry run: how many documents a run would add, change and prune."""
 

@@ -60,6 +60,13 @@ export const messages = {
   "Edit {name}": "编辑 {name}",
   Changed: "更改",
   "Check credentials": "检查凭据",
+  "Sign in at the tool": "在对方工具登录",
+  "The tool did not give its consent. Sign in again, and accept what it asks.":
+    "对方工具未授权。请重新登录并接受其请求。",
+  "The tool issued no token. Check the client, its secret and its redirect address.":
+    "对方工具未颁发令牌。请检查客户端、密钥和重定向地址。",
+  "The sign-in was begun more than ten minutes ago, or elsewhere. Begin it again.":
+    "登录已超过十分钟，或不是由此服务器发起。请重新开始。",
   "Signed in as {account}": "以 {account} 的身份登录",
   Connector: "连接器",
   Connectors: "连接器",

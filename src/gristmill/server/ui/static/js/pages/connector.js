@@ -24,6 +24,9 @@ import { scopeOf, sync } from "./connectors.js";
 /** @import { Run } from "./connector-run.js" */
 /** @import { Connector, Connectors } from "./connectors.js" */
 
+/** Types of connectors at whose tool people can sign in. */
+const WITH_SIGN_IN = ["google-drive", "sharepoint"];
+
 /**
  * @param {string} id @param {Computed<Connector | null>} connector @param {Connectors} list
  * @param {LiveRoute} route
@@ -162,6 +165,9 @@ function menuEntries(connector, list, checkResult) {
   return [
     { label: t("Edit"), icon: "gear", onselect: edit },
     { label: t("Check credentials"), icon: "key", onselect: check },
+    ...(WITH_SIGN_IN.includes(connector.type)
+      ? [{ label: t("Sign in at the tool"), icon: "link", onselect: () => signIn(connector) }]
+      : []),
     { label: t("Dry run"), icon: "search", onselect: syncWith({ dryRun: true }), disabled },
     { label: t("Full resync"), icon: "retry", onselect: syncWith({ force: true }), disabled },
     connector.enabled
@@ -169,6 +175,16 @@ function menuEntries(connector, list, checkResult) {
       : { label: t("Resume"), icon: "play", onselect: setEnabled(true) },
     { label: t("Delete"), icon: "trash", danger: true, onselect: () => confirmDelete(connector, list) },
   ];
+}
+
+/** Sends the browser to the tool's page, which sends it back here. @param {Connector} connector */
+async function signIn(connector) {
+  try {
+    const { url } = await api.post(`/connectors/${connector.id}/sign-in`);
+    location.assign(url);
+  } catch (error) {
+    showError(error);
+  }
 }
 
 /** @param {Connector} connector @param {Connectors} list */

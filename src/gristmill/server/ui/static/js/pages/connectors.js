@@ -28,6 +28,12 @@ import { connectorPane } from "./connector.js";
 /** @typedef {Resource<Connector[]>} Connectors */
 
 const BADGES = /** @type {Record<string, string>} */ ({ github: "GH", gitlab: "GL", jira: "JR", confluence: "CF" });
+/** Why a sign-in at a tool failed, by the code in the address. */
+const SIGN_IN_FAILURES = /** @type {Record<string, string>} */ ({
+  oauth_denied: "The tool did not give its consent. Sign in again, and accept what it asks.",
+  oauth_failed: "The tool issued no token. Check the client, its secret and its redirect address.",
+  oauth_state_invalid: "The sign-in was begun more than ten minutes ago, or elsewhere. Begin it again.",
+});
 export const OPEN_STATUSES = new Set(["running", "partial"]);
 
 /** @returns {Promise<Connector[]>} each with its running sync, if it has one */
@@ -51,6 +57,8 @@ export function page(route) {
   const chosen = computed(() => route.value.params.connector ?? null);
   const current = computed(() => list.value.value?.find((connector) => connector.id === chosen.value) ?? null);
   setPageTitle(() => current.value?.name ?? t("Connectors"));
+  const failure = SIGN_IN_FAILURES[route.peek().query.get("error") ?? ""];
+  if (failure) showError(new Error(t(failure)));
   const openForm = () =>
     openConnectorForm((created) => {
       list.value.value = [...(list.value.peek() ?? []), created];

@@ -1,0 +1,380 @@
+"""SharePoint and OneDrive, by Microsoft Graph: the document libraries of sites, and the drives of users.
+
+Each drive is a stream. `delta` without a token lists all files and folders of a drive, flat, a page at a time. The version of a
+file is the hash that Microsoft keeps of its bytes, or its tag of contents.
+
+A file is for those whom its permissions name: people and groups, whose members are looked up. Permissions are requested for every file, many in one request
+(`$batch`): whether a file inherits them can't be seen in a listing. Groups of a SharePoint site have no ids outside the site; they
+are groups of that name here. What the whole organisation may open counts as public only with `organizationIsEveryone`.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+import httpx
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from gristmill.connectors import markup
+from gristmill.connectors.access_tokens import SignedInTransport, TokenRenewal
+from gristmill.connectors.files import FileFilter
+from gristmill.connectors.json_values import as_dict, as_list, parse_time
+from gristmill.connectors.microsoft_readers import GrantedReaders
+from gristmill.connectors.port import (
+    Account,
+    Audience,
+    BaseUrl,
+    Connector,
+    ConnectorForm,
+    ConnectorKind,
+    ConnectorLimits,
+    Json,
+    OAuthFlow,
+    scope_problems,
+)
+from gristmill.connectors.shared_files import (
+    CHECKPOINT_VERSION,
+    SharedFile,
+    SharedFileConnector,
+    SharedFilePage,
+)
+from gristmill.connectors.transport import rate_limited
+from gristmill.errors import SourceGone, Transient, Unreadable
+
+DEFAULT_URL = "https://graph.microsoft.com/v1.0"
+AUTHORITY = "https://login.microsoftonline.com"
+_PAGE_SIZE = 200
+_BATCH_SIZE = 20  # requests that Graph accepts in one
+_SELECT = "id,name,file,folder,root,deleted,size,cTag,eTag,lastModifiedDateTime,webUrl,parentReference"
+# The key of files whose permissions these credentials may not read: only admins see them.
+UNKNOWN_READERS = "files with hidden permissions"
+
+
+class MicrosoftDrivesConfig(FileFilter):
+    """What to follow in SharePoint and OneDrive."""
+
+    tenant: str = Field(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[\w.-]+$",
+        description="The id of the tenant, or one of its domains.",
+    )
+    sites: list[str] = Field(
+        default=[], max_length=500, description="SharePoint sites by address: https://HOST/sites/NAME."
+    )
+    libraries: list[str] = Field(
+        default=[], max_length=500, description="Document libraries of the sites by name; empty for all."
+    )
+    users: list[str] = Field(
+        default=[],
+        max_length=1000,
+        description="Users whose OneDrive is followed, by user name: ann@acme.com.",
+    )
+    organization_is_everyone: bool = Field(
+        default=False,
+        description="Whether every user of Gristmill may see what the whole organisation may open.",
+    )
+    base_url: BaseUrl = Field(default=DEFAULT_URL, description="The address of Microsoft Graph.")
+    authority: BaseUrl = Field(default=AUTHORITY, description="The address that issues tokens.")
+
+    @field_validator("sites")
+    @classmethod
+    def _check_addresses(cls, sites: list[str]) -> list[str]:
+        for site in sites:
+            if urlsplit(site).scheme != "https" or not urlsplit(site).netloc:
+                raise ValueError(f"{site} is not the address of a site: it begins with https://")
+        return [site.rstrip("/") for site in sites]
+
+    @model_validator(mode="after")
+    def _check_scope(self) -> "MicrosoftDrivesConfig":
+        if not self.sites and not self.users:
+            raise ValueError("give sites, users, or both")
+        return self
+
+
+class MicrosoftDrivesCredentials(ConnectorForm):
+    """A registered application with its secret, and a person's refresh token if it acts for them; or an access token."""
+
+    client_id: str | None = Field(default=None, description="The application id of the registered app.")
+    client_secret: SecretStr | None = Field(default=None, description="A client secret of the app.")
+    refresh_token: SecretStr | None = Field(
+        default=None,
+        description="A refresh token, if the app reads on behalf of a person; the sign-in fills it in.",
+    )
+    token: SecretStr | None = Field(default=None, description="An access token. It expires after an hour.")
+
+    @model_validator(mode="after")
+    def _check_one_method(self) -> "MicrosoftDrivesCredentials":
+        has_client = self.client_id is not None and self.client_secret is not None
+        has_part = (
+            self.client_id is not None or self.client_secret is not None or self.refresh_token is not None
+        )
+        if (self.token is not None) == has_part or has_part != has_client:
+            raise ValueError("give clientId and clientSecret, with a refreshToken if needed, or a token")
+        return self
+
+
+class MicrosoftDrivesConnector(SharedFileConnector):
+    """The drives that are followed in one tenant."""
+
+    def __init__(self, config: MicrosoftDrivesConfig, http: SignedInTransport, max_bytes: int) -> None:
+        super().__init__("sharepoint", config, max_bytes)
+        self._config, self._http = config, http
+        self._drives: dict[str, str] | None = None
+        self._missing: list[tuple[str, str]] = []
+        self._folders: dict[tuple[str, str], str] = {}  # paths, by drive and id
+        self._group_members: dict[str, set[str]] = {}
+
+    @property
+    def renewed_secrets(self) -> Mapping[str, str]:
+        """A new refresh token, if there is one."""
+        return self._http.renewed_secrets
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self._http.close()
+
+    async def check(self) -> Account:
+        """Whether the credentials can see what is configured."""
+        return Account(self._config.tenant, f"{len(await self.find_drives())} drives")
+
+    async def find_problems(self) -> list[str]:
+        """Sites, libraries and users that can't be seen."""
+        drives = await self.find_drives()
+        problems = [
+            problem
+            for kind, name in self._missing
+            for problem in scope_problems(kind, [name], is_empty=False, settings="")
+        ]
+        is_empty = not drives and not problems
+        return problems + scope_problems("drive", [], is_empty=is_empty, settings="sites or users")
+
+    async def find_drives(self) -> Mapping[str, str]:
+        """The libraries of the sites, and the drives of the users."""
+        if self._drives is not None:
+            return self._drives
+        drives: dict[str, str] = {}
+        names: set[str] = set()
+        for address in self._config.sites:
+            try:
+                for drive in await self._site_drives(address):
+                    names.add(str(drive.get("name")))
+                    if not self._config.libraries or str(drive.get("name")) in self._config.libraries:
+                        drives[str(drive["id"])] = f"{address} {drive.get('name')}"
+            except (SourceGone, Unreadable):
+                self._missing.append(("site", address))
+        for user in self._config.users:
+            try:
+                drive = as_dict(
+                    (
+                        await self._http.get(f"/users/{quote(user, safe='@')}/drive", {"$select": "id,name"})
+                    ).data
+                )
+                drives[str(drive["id"])] = user
+            except (SourceGone, Unreadable):
+                self._missing.append(("OneDrive of", user))
+        self._missing += [("library", name) for name in self._config.libraries if name not in names]
+        self._drives = drives
+        return drives
+
+    async def list_files(self, drive: str, cursor: str | None) -> SharedFilePage:
+        """A page of the files of a drive; the cursor is the address of the page."""
+        first = {"$select": _SELECT, "$top": _PAGE_SIZE}
+        response = await self._http.get(cursor or f"/drives/{drive}/root/delta", None if cursor else first)
+        data = as_dict(response.data)
+        items = {
+            str(item.get("id")): item
+            for item in map(as_dict, as_list(data.get("value")))
+            if "deleted" not in item
+        }
+        for item in items.values():
+            if "folder" in item or "root" in item:
+                await self._remember_folder(drive, item)
+        files = {item_id: item for item_id, item in items.items() if "file" in item}
+        audiences = await self._audiences_of(drive, list(files))
+        return SharedFilePage(
+            [
+                await self._describe_file(drive, item, audiences[item_id])
+                for item_id, item in files.items()
+                if item_id in audiences
+            ],
+            str(data.get("@odata.nextLink") or "") or None,
+        )
+
+    async def find_file(self, drive: str, file_id: str) -> SharedFile:
+        """One file as it is now."""
+        item = as_dict((await self._http.get(f"/drives/{drive}/items/{file_id}", {"$select": _SELECT})).data)
+        if "file" not in item or "deleted" in item:
+            raise SourceGone("It is no longer a file.")
+        audiences = await self._audiences_of(drive, [file_id])
+        if file_id not in audiences:
+            raise SourceGone("The file is no longer there.")
+        parent = as_dict(item.get("parentReference"))
+        if "path" in parent:
+            self._folders[drive, str(parent.get("id"))] = _path_below_root(str(parent["path"]))
+        return await self._describe_file(drive, item, audiences[file_id])
+
+    async def read_file(self, locator: Json) -> AsyncIterator[bytes]:
+        """The bytes of a file. Graph redirects to a short-lived address, which gets no token."""
+        async for piece in self._http.stream(f"/drives/{locator['drive']}/items/{locator['id']}/content"):
+            yield piece
+
+    # ── drives and folders ───────────────────────────────────────────────────────────────────────────────
+
+    async def _site_drives(self, address: str) -> list[dict[str, Any]]:
+        url = urlsplit(address)
+        path = f"/sites/{url.netloc}:{quote(unquote(url.path))}" if url.path else f"/sites/{url.netloc}"
+        site = as_dict((await self._http.get(path, {"$select": "id"})).data)
+        return await self._all_pages(f"/sites/{site.get('id')}/drives", {"$select": "id,name"})
+
+    async def _all_pages(self, path: str, params: Mapping[str, str | int] | None) -> list[dict[str, Any]]:
+        entries: list[dict[str, Any]] = []
+        following: str | None = path
+        while following:
+            data = as_dict((await self._http.get(following, params)).data)
+            entries += [as_dict(entry) for entry in as_list(data.get("value"))]
+            following, params = str(data.get("@odata.nextLink") or "") or None, None
+        return entries
+
+    async def _remember_folder(self, drive: str, item: dict[str, Any]) -> None:
+        if "root" in item:
+            path = ""
+        else:
+            path = _join(await self._folder_path(drive, item), str(item.get("name") or ""))
+        self._folders[drive, str(item.get("id"))] = path
+
+    async def _folder_path(self, drive: str, item: dict[str, Any]) -> str:
+        """The path of the folder that an item is in. Listings name folders before what is in them, as a rule."""
+        parent_id = str(as_dict(item.get("parentReference")).get("id") or "")
+        if (drive, parent_id) not in self._folders:
+            params = {"$select": "id,name,root,parentReference"}
+            parent = as_dict((await self._http.get(f"/drives/{drive}/items/{parent_id}", params)).data)
+            above = _path_below_root(str(as_dict(parent.get("parentReference")).get("path") or ""))
+            self._folders[drive, parent_id] = (
+                "" if "root" in parent else _join(above, str(parent.get("name")))
+            )
+        return self._folders[drive, parent_id]
+
+    async def _describe_file(self, drive: str, item: dict[str, Any], audience: Audience) -> SharedFile:
+        item_id, file = str(item["id"]), as_dict(item.get("file"))
+        name = markup.strip_unstorable(str(item.get("name") or item_id))
+        size = item.get("size")
+        version = as_dict(file.get("hashes")).get("quickXorHash") or item.get("cTag") or item.get("eTag")
+        return SharedFile(
+            item_id,
+            path=_join(await self._folder_path(drive, item), name),
+            name=name,
+            version=str(version),
+            audience=audience,
+            size=size if isinstance(size, int) else None,
+            updated_at=parse_time(item.get("lastModifiedDateTime")),
+            url=str(item.get("webUrl") or "") or None,
+            media_type=str(file.get("mimeType") or "") or None,
+            locator={"drive": drive, "id": item_id},
+        )
+
+    # ── permissions ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def _audiences_of(self, drive: str, item_ids: Sequence[str]) -> dict[str, Audience]:
+        """Who may read each file; without those that are gone by now."""
+        audiences: dict[str, Audience] = {}
+        for start in range(0, len(item_ids), _BATCH_SIZE):
+            chunk = item_ids[start : start + _BATCH_SIZE]
+            requests = [
+                {"id": str(index), "method": "GET", "url": f"/drives/{drive}/items/{item_id}/permissions"}
+                for index, item_id in enumerate(chunk)
+            ]
+            data = as_dict((await self._http.post("/$batch", {"requests": requests})).data)
+            for response in map(as_dict, as_list(data.get("responses"))):
+                item_id = chunk[int(str(response.get("id")))]
+                audience = await self._audience_in(response)
+                if audience is not None:
+                    audiences[item_id] = audience
+        return audiences
+
+    async def _group_emails(self, group: str) -> set[str]:
+        """The addresses of the people in a group of Entra ID, and in groups within it; none if the app may not ask."""
+        if group not in self._group_members:
+            path = f"/groups/{group}/transitiveMembers/microsoft.graph.user"
+            try:
+                members = await self._all_pages(path, {"$select": "id,mail,userPrincipalName", "$top": 999})
+            except (SourceGone, Unreadable):
+                members = []
+            addresses = {
+                str(user.get("mail") or user.get("userPrincipalName") or "").lower() for user in members
+            }
+            self._group_members[group] = {address for address in addresses if "@" in address}
+        return self._group_members[group]
+
+    async def _audience_in(self, response: dict[str, Any]) -> Audience | None:
+        status, body = int(response.get("status") or 0), as_dict(response.get("body"))
+        match status:
+            case 200:
+                permissions = [as_dict(entry) for entry in as_list(body.get("value"))]
+                if more := body.get("@odata.nextLink"):
+                    permissions += await self._all_pages(str(more), None)
+                readers = GrantedReaders.of(permissions)
+                for group in sorted(readers.groups):
+                    readers.emails |= await self._group_emails(group)
+                return readers.audience(
+                    everybody=readers.is_everyone and self._config.organization_is_everyone
+                )
+            case 404 | 410:
+                return None
+            case 429 | 503:
+                headers = {str(name): str(value) for name, value in as_dict(response.get("headers")).items()}
+                raise rate_limited(httpx.Headers(headers), "Microsoft Graph")
+            case _ if status >= 500:
+                raise Transient(f"Microsoft Graph returned status {status}.", code="connector_unavailable")
+            case _:
+                return Audience(UNKNOWN_READERS, complete=False)
+
+
+def _path_below_root(path: str) -> str:
+    """`guides/deep` of `/drives/ID/root:/guides/deep`."""
+    return unquote(path.partition("root:")[2]).strip("/")
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def _open(
+    config: MicrosoftDrivesConfig, credentials: MicrosoftDrivesCredentials, limits: ConnectorLimits
+) -> Connector:
+    headers: dict[str, str] = {}
+    renewal: TokenRenewal | None = None
+    if credentials.token is not None:
+        headers["Authorization"] = f"Bearer {credentials.token.get_secret_value()}"
+    elif credentials.client_secret is not None:
+        graph = urlsplit(config.base_url)
+        form = {
+            "client_id": credentials.client_id or "",
+            "client_secret": credentials.client_secret.get_secret_value(),
+            "scope": f"{graph.scheme}://{graph.netloc}/.default",
+            "grant_type": "client_credentials",
+        }
+        if credentials.refresh_token is not None:
+            form |= {
+                "grant_type": "refresh_token",
+                "refresh_token": credentials.refresh_token.get_secret_value(),
+            }
+        url = _authority("token")(config)
+        renewal = TokenRenewal(limits.transport(url, {}), url, lambda: form)
+    http = SignedInTransport(limits.transport(config.base_url, headers), renewal)
+    return MicrosoftDrivesConnector(config, http, limits.attachment_limit)
+
+
+def _authority(endpoint: str) -> Callable[[MicrosoftDrivesConfig], str]:
+    return lambda config: f"{config.authority}/{config.tenant}/oauth2/v2.0/{endpoint}"
+
+
+KIND = ConnectorKind(
+    "sharepoint",
+    MicrosoftDrivesConfig,
+    MicrosoftDrivesCredentials,
+    _open,
+    CHECKPOINT_VERSION,
+    "SharePoint, OneDrive",
+    OAuthFlow(_authority("authorize"), _authority("token"), "Files.Read.All Sites.Read.All offline_access"),
+)

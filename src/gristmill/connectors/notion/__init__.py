@@ -1,0 +1,1 @@
+"""Notion: pages, those of databases included."""

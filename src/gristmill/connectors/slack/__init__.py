@@ -1,0 +1,1 @@
+"""Slack: channels, with their messages, threads and files."""

@@ -1,0 +1,127 @@
+"""Slack: what messages become, which errors it returns with status 200, and the emulator that others wrote."""
+
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from gristmill.connectors.port import Checkpoint, Stream
+from gristmill.connectors.slack import connector as slack
+from gristmill.connectors.slack.api import SlackUser
+from gristmill.connectors.slack.messages import to_markdown
+from gristmill.connectors.testing import open_kind, open_temporarily, read_all
+from gristmill.connectors.transport import CredentialsRejected, RateLimited
+from gristmill.errors import Unreadable
+from tests.connectors.emulator import TOKEN, EmulatedTool, emulate
+from tests.connectors.fakes.slack import FakeSlack, Message
+from tests.connectors.fakes.tool import serve_fake
+
+ANN = {"U1": SlackUser("U1", "Ann Lee", "ann@example.org")}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("hi <@U1> and <@U9|bob>, see <#C1|general> <!here>", "hi @Ann Lee and @bob, see #general @here"),
+        (
+            "<https://a.example/x?a=1&amp;b=2|the *plan*> a&lt;b",
+            "[the **plan**](https://a.example/x?a=1&b=2) a<b",
+        ),
+        ("*bold* 2*3*4 `*code* &gt;`", "**bold** 2*3*4 `*code* >`"),
+        ("<mailto:x@a.example|x@a.example> <https://a.example>", "x@a.example https://a.example"),
+    ],
+)
+def test_slack_markup_becomes_markdown(text: str, expected: str) -> None:
+    body = to_markdown([{"ts": "1767225600.000100", "user": "U1", "text": text}], ANN)
+    assert body == f"**Ann Lee**, 2026-01-01 00:00:\n\n{expected}"
+
+
+def test_bots_write_in_blocks_and_attachments() -> None:
+    blocks = [{"type": "section", "text": {"type": "mrkdwn", "text": "rye"}, "fields": [{"text": " oats"}]}]
+    message = {
+        "ts": "1767225600.000100",
+        "bot_profile": {"name": "CI"},
+        "blocks": blocks,
+        "attachments": [{"title": "Build", "fields": [{"title": "state", "value": "green"}]}],
+    }
+    assert to_markdown([message], {}).endswith(
+        "**CI**, 2026-01-01 00:00:\n\nrye oats\n\nBuild\n\nstate: green"
+    )
+
+
+async def test_documents_files_and_errors_of_a_workspace() -> None:
+    """Files become attachments; `days` leaves older messages out; every error of Slack has its meaning."""
+    with serve_fake(FakeSlack()) as tool:
+        assert tool.site is not None
+        url = f"{tool.site.url}/files/plan.txt"
+        tool.files["plan.txt"] = b"wheat"
+        file = {"id": "F1", "name": "plan.txt", "mode": "hosted", "size": 5, "url_private": url}
+        gone = {"id": "F2", "name": "old.txt", "mode": "tombstone"}
+        today = f"{tool.now.timestamp():.6f}"
+        tool.messages["C1"].append(Message(today, "see <@U2>", files=[file, gone]))
+        config = tool.config()
+        documents = await read_all(open_kind(slack.KIND, config, tool.credentials()))
+        day = documents[f"day:C1:{tool.now:%Y-%m-%d}"]
+        assert day.attachments == {"plan.txt": b"wheat"}
+        assert "see @Bob B." in day.text
+        assert day.document.title == f"#general {tool.now:%Y-%m-%d}"
+        assert (day.document.url or "").startswith("https://acme.slack.com/archives/C1/p")
+        # The first run reads days from the listing; a later one names them with the same marks.
+        stream = Stream("channel:C1", "conversation")
+        async with open_temporarily(slack.KIND, config, tool.credentials()) as connector:
+            marks = {
+                listed.ref.source_id: listed.mark
+                async for batch in connector.sync({stream: Checkpoint(1, {})})
+                for listed in batch.present
+            }
+        assert {key: read.document.mark for key, read in documents.items() if ":C1:" in key} == {
+            key: mark for key, mark in marks.items() if ":C1:" in key
+        }
+        recent = await read_all(
+            open_kind(slack.KIND, {**config, "days": 2, "channels": ["#general"]}, tool.credentials())
+        )
+        assert 0 < len(recent) < len([key for key in documents if ":C1:" in key])
+        async with open_temporarily(
+            slack.KIND, {**config, "channels": ["no-such"]}, tool.credentials()
+        ) as connector:
+            assert "no-such does not exist" in (await connector.find_problems())[0]
+        for code, error in (
+            ("ratelimited", RateLimited),
+            ("token_revoked", CredentialsRejected),
+            ("missing_scope", Unreadable),
+        ):
+            answer = tool.respond({"ok": False, "error": code, "needed": "users:read"}, Retry_After="30")
+            tool.add_rule(lambda _: True, lambda answer=answer: answer)
+            async with open_temporarily(slack.KIND, config, tool.credentials()) as connector:
+                with pytest.raises(error):
+                    await connector.check()
+
+
+@pytest.fixture
+async def emulator() -> AsyncGenerator[EmulatedTool]:
+    """Slack as others emulate it."""
+    users = [{"name": "ann", "real_name": "Ann", "email": "ann@example.org"}]
+    seed = {"team": {"name": "Acme", "domain": "acme"}, "users": users, "channels": [{"name": "plans"}]}
+    async for tool in emulate({"tokens": {TOKEN: {"login": "ann", "scopes": []}}, "slack": seed}):
+        yield tool
+
+
+async def test_the_emulator_is_read(emulator: EmulatedTool) -> None:
+    """A message, a thread, an edit and a deletion, in Slack as others emulate it."""
+    emulator.post("/api/conversations.create", name="deep", is_private=True)
+    first = emulator.post("/api/chat.postMessage", channel="deep", text="rye")["ts"]
+    root = emulator.post("/api/chat.postMessage", channel="deep", text="wheat")["ts"]
+    emulator.post("/api/chat.postMessage", channel="deep", text="spelt", thread_ts=root)
+    config, secret = {"baseUrl": f"{emulator.url}/api", "channels": ["deep"]}, {"token": emulator.token}
+    documents = await read_all(open_kind(slack.KIND, config, secret))
+    texts = {key.partition(":")[0]: read.text for key, read in documents.items()}
+    assert ("rye" in texts["day"], "wheat" in texts["thread"], "spelt" in texts["thread"]) == (
+        True,
+        True,
+        True,
+    )
+    channel = next(iter(documents)).split(":")[1]
+    emulator.post("/api/chat.update", channel=channel, ts=root, text="barley")
+    emulator.post("/api/chat.delete", channel=channel, ts=first)
+    documents = await read_all(open_kind(slack.KIND, config, secret))
+    assert [key.partition(":")[0] for key in documents] == ["thread"]
+    assert "barley" in next(iter(documents.values())).text
