@@ -42,6 +42,8 @@ from gristmill.ingest import (
     move_index,
     update_index,
 )
+from gristmill.ingest.crawl.crawler import SiteCrawler
+from gristmill.ingest.crawl.host_turns import HostTurns
 from gristmill.ingest.estimate import Estimator
 from gristmill.ingest.image_describers import ImageDescriber, VisionDescriber
 from gristmill.ingest.move_items import tending_handlers
@@ -170,6 +172,7 @@ async def gristmill(
             limit=settings.max_document_mb * 2**20,
             allow_private=settings.allow_private_addresses,
             disk=services.disk_access(settings),
+            wait_turn=HostTurns(db).wait,
         )
         broadcaster = Broadcaster(db)
         stack.push_async_callback(broadcaster.stop)
@@ -341,10 +344,9 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> di
         db, parts.embedders, sources, parts.analyst, stages, services.price_of_image(parts.settings)
     )
     remover = Remover(db, sources.blobs, parts.indexes)
-    expander, rebuilder = (
-        Expander(db, private=private, limits=queue_limits, disk=sources.disk, stages=stages),
-        Reindexer(db, limits=queue_limits),
-    )
+    crawler = SiteCrawler(db, sources, stages, queue_limits, parts.settings.crawl_delay)
+    expander = Expander(db, crawler, private=private, limits=queue_limits, disk=sources.disk, stages=stages)
+    rebuilder = Reindexer(db, limits=queue_limits)
     synchroniser = Synchroniser(
         db,
         sources.blobs,
@@ -364,7 +366,7 @@ def _job_handlers(parts: _WorkerParts, pipeline: Pipeline, stages: Stages) -> di
         ReindexSubtree.kind: Handler(rebuilder.reindex),
         DeliverEvents.kind: Handler(WebhookDeliverer(db, parts.sender).deliver),
         Reconcile.kind: Handler(reconciler.reconcile),
-        **refresh_handlers(db, sources, stages, queue_limits),
+        **refresh_handlers(db, sources, stages, queue_limits, crawler),
         SyncConnector.kind: Handler(synchroniser.sync, synchroniser.record_failure),
         SyncAccess.kind: Handler(PermissionSync(db, parts.connectors).sync),
         CheckFileProcessing.kind: Handler(converter.check, converter.record_failure),

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import httpx
 import pytest
@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from gristmill import app
 from gristmill.catalog import ItemStatus
+from gristmill.sources.site_rules import LeftOutReason
 from tests.docs.pages import SOURCE, blocks, headings, read, sections
 
 pytestmark = pytest.mark.slow
@@ -184,6 +185,8 @@ def test_every_reason_for_leaving_something_out_is_described_and_counted_somewhe
     reasons = {reason for each in documented_reasons for reason in re.findall(r'"(\w+)"', each)} - {
         "duplicate"
     }
+    # Of crawled sites: by the address, by robots.txt, by the response, and by the limits.
+    reasons |= {*get_args(LeftOutReason), "disallowed", "noindex", "unreachable", "over_limit"}
     table = sections(read(PAGE))["`GET /api/knowledge-items/{item_id}`"].partition("in `leftOut`")[2]
     descriptions = {
         reason

@@ -33,6 +33,7 @@ NOT_RUN = {
     "mkdir calls && RECORD_CALLS": "runs a part of this very suite",
     "gristmill connector add": "speaks to a service of others",
     "gristmill sync work": "speaks to a service of others",
+    "gristmill add handbook https://example.org": "speaks to a site of others",
     "gristmill keys create": "changes the machine",
     "gristmill worker": "never ends",
     "GRISTMILL_WORKER_PROCESSES=2 gristmill serve": "never ends",

@@ -20,6 +20,7 @@ from gristmill.embedding import Embedder, Embedders
 from gristmill.errors import GristmillError, LeaseLost, Permanent
 from gristmill.faults import FaultInjected
 from gristmill.ingest import Converter, Expander, ImageAnalyser, Pipeline, ReaderPool, Reindexer, Remover
+from gristmill.ingest.crawl.crawler import SiteCrawler
 from gristmill.ingest.image_describers import ImageDescriber
 from gristmill.ingest.index_title import TitleIndexer
 from gristmill.ingest.move_index import IndexMover
@@ -99,7 +100,7 @@ class ManualWorker:
             Pipeline(db, embedders, originals, pool, None, analyst, processors, indexes=indexes),
             Remover(db, originals.blobs, indexes),
         )
-        expander, rebuilder = Expander(db, private=True), Reindexer(db)
+        expander, rebuilder = Expander(db, SiteCrawler(db, originals, Stages()), private=True), Reindexer(db)
         converter = Converter(db, originals, processors or {})
         updater = IndexUpdater(db, indexes)
         swapper = EmbedderSwapper(db, embedders, pipeline.offload)

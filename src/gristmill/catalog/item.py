@@ -1,4 +1,4 @@
-"""An item of a base: a container (directory, sitemap, connector) or a leaf (file, url, note, record)."""
+"""An item of a base: a container (directory, sitemap, site, connector) or a leaf (file, url, note, record)."""
 
 import json
 import unicodedata
@@ -14,7 +14,7 @@ from gristmill.errors import GristmillError
 
 ItemId = NewType("ItemId", UUID)
 
-CONTAINERS = frozenset({"directory", "sitemap", "connector"})
+CONTAINERS = frozenset({"directory", "sitemap", "site", "connector"})
 
 
 @dataclass(frozen=True)

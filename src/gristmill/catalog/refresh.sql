@@ -16,7 +16,7 @@ insert into item_refresh (item_id, base_id, rule, origin, next_at)
 select i.id, i.base_id, %(rule)s::jsonb, 'base', clock_now() + %(delay)s::interval + %(spread)s::interval * random()
   from item i
  where i.base_id = %(base)s and i.status <> 'deleting'
-   and (i.type in ('url', 'sitemap', 'site')
+   and (i.type in ('url', 'sitemap', 'site') and not exists (select from item p where p.id = i.parent_id and p.type = 'site')
         or i.type in ('directory', 'file') and i.listed_version = 0 and i.source ? 'path' and i.blob_hash is null)
 on conflict (item_id) do update set rule = excluded.rule, next_at = excluded.next_at, unchanged = 0
  where item_refresh.origin = 'base';

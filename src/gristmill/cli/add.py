@@ -18,7 +18,7 @@ from gristmill.errors import Permanent
 
 POLL_INTERVAL = timedelta(milliseconds=300)
 _FINAL_STATUSES = ("completed", "failed")
-_CONTAINERS = ("directory", "sitemap", "connector")
+_CONTAINERS = ("directory", "sitemap", "site", "connector")
 _MAX_BARS = 12
 
 
@@ -31,10 +31,16 @@ class CommandResult:
 
 
 def items_to_add(
-    things: Sequence[str], notes: Sequence[str], ignore: Sequence[str] = ()
+    things: Sequence[str],
+    notes: Sequence[str],
+    ignore: Sequence[str] = (),
+    crawl: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
-    """The request for paths, URLs and notes. Folders are added without the entries that match `ignore`."""
-    items = [_item_body(thing, ignore) for thing in things] + [
+    """The request for paths, URLs and notes. Folders are added without the entries that match `ignore`; with the rules of a
+    crawl, URLs are start pages of sites."""
+    if crawl is not None and not any("://" in thing for thing in things):
+        raise Refused("--crawl needs the URL of a start page.", code="nothing_to_crawl")
+    items = [_item_body(thing, ignore, crawl) for thing in things] + [
         {"type": "note", "content": note} for note in notes
     ]
     if not items:
@@ -259,7 +265,11 @@ async def base_id_by_name(session: ClientSession, name: str, *, create: bool) ->
     return (await session.client.base_named(name, create=create))["id"]
 
 
-def _item_body(path_or_url: str, ignore: Sequence[str]) -> dict[str, Any]:
+def _item_body(
+    path_or_url: str, ignore: Sequence[str], crawl: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    if "://" in path_or_url and crawl is not None:
+        return {"type": "site", "url": path_or_url, **crawl}
     if "://" in path_or_url:
         path = urlsplit(path_or_url).path
         return {

@@ -119,6 +119,7 @@ def worker(data_dir: DataDir = None) -> None:
     examples=[
         "gristmill add handbook ~/handbook --wait",
         "gristmill add handbook https://example.org/sitemap.xml",
+        "gristmill add handbook https://example.org/docs/ --crawl --include '/docs/*' --pages 500",
         'gristmill add handbook --note "Refunds are paid within 14 days."',
         "gristmill add handbook refunds.pdf --url https://kb.example.org --key @key.txt",
     ]
@@ -132,7 +133,10 @@ def add(
     ],
     things: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PATH_OR_URL", help="Files, folders, web pages and sitemaps."),
+        typer.Argument(
+            metavar="PATH_OR_URL",
+            help="Files, folders, web pages and sitemaps; with --crawl, start pages of web sites.",
+        ),
     ] = None,
     note: Annotated[
         list[str] | None, typer.Option("--note", metavar="TEXT", help="Text of a note; may be repeated.")
@@ -143,6 +147,30 @@ def add(
             "--ignore",
             metavar="PATTERN",
             help="Skip matching entries of folders, as in .gitignore; may be repeated.",
+        ),
+    ] = None,
+    crawl: Annotated[
+        bool, typer.Option("--crawl", help="Crawl the web sites from these pages, by links and sitemaps.")
+    ] = False,
+    pages: Annotated[
+        int, typer.Option("--pages", metavar="N", min=1, max=50_000, help="Most pages of a crawled site.")
+    ] = 1_000,
+    depth: Annotated[
+        int,
+        typer.Option("--depth", metavar="N", min=0, max=50, help="Most links from the start page to a page."),
+    ] = 5,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--include",
+            metavar="PATTERN",
+            help="Crawl only addresses like this, such as '/docs/*'; may be repeated.",
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--exclude", metavar="PATTERN", help="Do not crawl addresses like this; may be repeated."
         ),
     ] = None,
     wait: Annotated[
@@ -156,7 +184,9 @@ def add(
     """Add files, folders, web pages and notes to a base."""
     from gristmill.cli import add as adding
 
-    items = adding.items_to_add(things or [], note or [], ignore or [])
+    patterns = {"include": include or [], "exclude": exclude or []}
+    rules = {"maxPages": pages, "maxDepth": depth, **patterns} if crawl else None
+    items = adding.items_to_add(things or [], note or [], ignore or [], rules)
 
     async def run(session: Any) -> adding.CommandResult:
         if dry_run:

@@ -10,7 +10,7 @@ Mode = Literal["hybrid", "vector", "text"]
 Progress = Callable[[int, int], None]  # bytes sent, bytes in total
 
 ENDED = ("completed", "failed")
-CONTAINERS = ("directory", "sitemap", "connector")
+CONTAINERS = ("directory", "sitemap", "site", "connector")
 
 
 class Refused(GristmillError):

@@ -23,6 +23,7 @@ from gristmill.readers.supervisor import read_file
 from gristmill.sources import Original
 from gristmill.sources.directory import DirectoryEntry, IgnoreRules, list_folder
 from gristmill.sources.file import FileSource
+from gristmill.sources.site_rules import origin_of
 from gristmill.sources.sitemap import SitemapRules, list_sitemap
 from gristmill.usage import StoredDocument
 
@@ -52,6 +53,11 @@ class DocumentFinder:
                 return await self._folder_documents(Path(item.key), rules, item.source, chunking, state)
             case "sitemap":
                 return await self._sitemap_documents(item.source["url"], chunking, state)
+            case "site":
+                state.notes.append(
+                    "Only a crawl finds the pages of a site. The estimate counts those that its sitemap lists."
+                )
+                return await self._sitemap_documents(origin_of(item.source["url"]) + "/", chunking, state)
             case "url":
                 source = self._sources.url_source(item.source["url"])
                 return [EstimatedDocument("page", _PAGE_BYTES, self._source_reader(source), chunking)]

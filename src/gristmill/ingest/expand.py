@@ -1,6 +1,6 @@
 """List a container's source and create its children: the job `prepare_root`.
 
-    list        list the source in batches, outside any transaction
+    list        list the source in batches, outside any transaction; a web site is crawled instead (crawl/)
     file        one fenced transaction per batch, under the base's lock: check that the root is still wanted and not being
                 deleted, insert new children, request new versions of known ones, and enqueue their jobs. A batch contains
                 the subfolders that fit in it, which are done with that (file_listing.py). The lock is exclusive, except
@@ -17,6 +17,7 @@ memory.
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,12 @@ from gristmill.catalog import Base, ExpandedContainer, Item, ItemStatus, NewItem
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Permanent, Unsupported
 from gristmill.events import ContainerExpanded, ItemFailed
+from gristmill.ingest.crawl.crawler import QueueFull, SiteCrawler
 from gristmill.ingest.file_listing import ChildrenExist, ListedFolder, ListedItem, file_listing
+from gristmill.ingest.source_changes import Interrupted
 from gristmill.ingest.stages import Stages
 from gristmill.ingest.task import base_of
-from gristmill.jobs import Activity, Done, Job, Outcome, QueueLimits
+from gristmill.jobs import Activity, Done, Job, Outcome, QueueLimits, Snooze
 from gristmill.operations.delete import mark_for_deletion
 from gristmill.operations.next_job import has_room, pause_until_room
 from gristmill.operations.source_factory import ADDED_LOCALLY, disk_access
@@ -44,6 +47,7 @@ class Expander:
     def __init__(
         self,
         db: Database,
+        crawler: SiteCrawler | None = None,
         *,
         private: bool,
         limits: QueueLimits | None = None,
@@ -51,7 +55,7 @@ class Expander:
         stages: Stages | None = None,
     ) -> None:
         self._db, self._private, self._limits, self._disk = db, private, limits, disk
-        self._stages = stages or Stages()
+        self._stages, self._crawler = stages or Stages(), crawler
 
     async def prepare(self, job: Job) -> Outcome:
         """Create the children of the job's container, unless a newer version is wanted."""
@@ -60,6 +64,8 @@ class Expander:
             return opened
         root, rules, shared = opened
         await faults.point("expand.opened")
+        if root.type == "site" and self._crawler is not None:
+            return await self._crawl(job, root, self._crawler)
         left_out = Counter[str]()
         if root.type == "sitemap":  # its server may be slow, and must not take a slot from other bases
             with job.during(Activity.AWAY):
@@ -70,6 +76,19 @@ class Expander:
         if outcome is not None:
             return outcome
         await self._finish(job, root, left_out, shared)
+        return Done()
+
+    async def _crawl(self, job: Job, root: Item, crawler: SiteCrawler) -> Outcome:
+        """Crawl a site for a while; the crawl itself removes pages that are gone."""
+        try:
+            result = await crawler.crawl(job, root, root.wanted_version)
+        except Interrupted:
+            return Done()
+        except QueueFull:
+            return pause_until_room("The crawl continues")
+        if result is None:
+            return Snooze(timedelta(0))
+        await self._finish(job, root, result[1], shared=False, remove_stale=False)
         return Done()
 
     async def _file_listing(
@@ -172,13 +191,16 @@ class Expander:
             return await self._file_batch(job, root, listed, shared=False)
         return None
 
-    async def _finish(self, job: Job, root: Item, left_out: Counter[str], shared: bool) -> None:
+    async def _finish(
+        self, job: Job, root: Item, left_out: Counter[str], shared: bool, *, remove_stale: bool = True
+    ) -> None:
         async with self._db.transaction() as tx:
             locked = await self._lock_container(tx, job, shared=shared)
             if locked is not None:
                 base, root = locked
                 version = root.wanted_version
-                if not shared and (stale := await catalog.stale_children(tx, [(root.id, version)])):
+                if remove_stale and not shared:
+                    stale = await catalog.stale_children(tx, [(root.id, version)])
                     await mark_for_deletion(tx, base, stale)
                 await catalog.mark_expanded(tx, [ExpandedContainer(root.id, version, +left_out)])
                 await events.record(tx, ContainerExpanded(base.id, root.id, version))

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from gristmill.catalog import AssetReuse, EmptyDocuments, QuestionKeeping
 from gristmill.portable import ArchivedBase, Row, damage_error
 
-CONTAINERS = ("directory", "sitemap", "connector")
+CONTAINERS = ("directory", "sitemap", "site", "connector")
 _MAX_NAME = 200
 # The settings of a base that its archive may set, and what they must be; all others are left out.
 _SETTINGS: Mapping[str, TypeAdapter[Any]] = {

@@ -1,6 +1,6 @@
 """Keep sources fresh: schedule checks of new items, change rules, watch folders, and take exclusions back.
 
-    an item's own rule, else that of its sitemap or site, else that of its base; without any, nothing is checked by itself
+    an item's own rule, else that of its sitemap, else that of its base; without any, nothing is checked by itself
 
 Each change is one transaction under the base's lock. A changed rule applies from now on: the next check is due by the new rule.
 """
@@ -83,11 +83,11 @@ async def set_base_rule(tx: Tx, base: Base, rule: Mapping[str, Any] | None) -> N
 
 
 async def set_item_rule(tx: Tx, base: Base, item: Item, rule: Mapping[str, Any] | None) -> None:
-    """Change when the source of an item of a locked base is checked, and the pages of a sitemap or site with it. None: as its
+    """Change when the source of an item of a locked base is checked, and the pages of a sitemap with it. None: as its
     container or base says."""
     if not can_refresh(item):
         raise Conflict(
-            "Only folders, files on the disk, web pages, sitemaps are checked for changes. Subfolders are checked with the"
+            "Only folders, files on the disk, web pages, sitemaps and sites are checked for changes. Subfolders are checked with the"
             " folder that was added.",
             code="not_refreshable",
         )
@@ -96,7 +96,7 @@ async def set_item_rule(tx: Tx, base: Base, item: Item, rule: Mapping[str, Any] 
         rule, origin = await _find_inherited_rule(tx, base, item)
     first = None if rule is None else await _first_check(tx, rule)
     await refresh.set_item_refresh(tx, [item.id], first, origin)
-    if item.type in WEB_CONTAINERS:
+    if item.type == "sitemap":
         pages = await refresh.inheriting_pages(tx, item.id)
         await refresh.set_item_refresh(tx, pages, first, "container" if origin == "item" else origin)
 
@@ -109,7 +109,7 @@ async def set_watch(tx: Tx, item: Item, wanted: bool | None) -> None:
 
 
 async def check_now(db: Database, item_id: ItemId) -> None:
-    """Queue a check of an item's source now, whatever its rule; that of a sitemap or site includes its pages."""
+    """Queue a check of an item's source now, whatever its rule; that of a sitemap or site includes its pages: a crawl fetches them itself."""
     async with db.transaction() as tx:
         item = await guards.require_item(tx, item_id)
         base = await guards.lock_open_base(tx, item.base_id)
@@ -125,7 +125,7 @@ async def check_now(db: Database, item_id: ItemId) -> None:
             RefreshContainer(base.id, item.id) if item.is_container else RefreshDocuments(base.id, (item.id,))
         )
         await jobs.enqueue(tx, NewJob(work, lane=base.lane, priority=Priority.INTERACTIVE))
-        if item.type in WEB_CONTAINERS:
+        if item.type == "sitemap":
             await refresh.run_checks_now(tx, await refresh.inheriting_pages(tx, item.id))
 
 

@@ -82,7 +82,7 @@ async def require_container(tx: Tx, base: Base, parent_id: ItemId | None) -> Ite
     _require_same_base(parent, base)
     if not parent.is_container:
         raise Invalid(
-            f"Item {parent_id} is a {parent.type}, which can't contain items. Choose a folder, sitemap or connector.",
+            f"Item {parent_id} is a {parent.type}, which can't contain items. Choose a folder, sitemap, site or connector.",
             code="not_a_container",
         )
     return parent

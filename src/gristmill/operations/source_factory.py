@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from gristmill.sources.source import MAX_IN_MEMORY
 
 # Marks the source of a file or folder that the local user added, and of what is below it.
 ADDED_LOCALLY = "local"
+# In the source of a page: what the server declared about the bytes that a crawl fetched, and for which version.
+FETCHED = "fetched"
 MAX_PAGE_BYTES = 64 << 20  # of a response, which is held in memory
 
 
@@ -37,6 +39,7 @@ class SourceFactory:
     allow_private: bool
     disk: DiskAccess = EVERYWHERE
     scratch: Path = Path(tempfile.gettempdir())
+    wait_turn: Callable[[str], Awaitable[None]] | None = None  # until the next request to a host may be sent
 
     def for_item(
         self,
@@ -58,7 +61,11 @@ class SourceFactory:
                 return NoteSource(note or "", item.title)
             case "file":
                 return self.file_source(Path(item.source["path"]), disk_access(self.disk, item.source))
-            case "url" | "sitemap":
+            case "url" if (
+                blob is not None and item.source.get(FETCHED, {}).get("version") == item.wanted_version
+            ):
+                return CrawledPageSource(self.blobs, blob, item.source, min(self.limit, MAX_PAGE_BYTES))
+            case "url" | "sitemap" | "site":
                 return replace(self.url_source(item.source["url"]), validators=validators or {})
             case "directory" if "path" not in item.source:
                 return UserFolderSource(item.title)
@@ -75,7 +82,7 @@ class SourceFactory:
 
     def url_source(self, url: str) -> UrlSource:
         """A page on the web."""
-        return UrlSource(url, min(self.limit, MAX_PAGE_BYTES), self.allow_private)
+        return UrlSource(url, min(self.limit, MAX_PAGE_BYTES), self.allow_private, wait_turn=self.wait_turn)
 
 
 @dataclass(frozen=True)
@@ -117,6 +124,32 @@ class UploadSource:
             await asyncio.to_thread(path.unlink, missing_ok=True)
             raise
         return path
+
+
+@dataclass(frozen=True)
+class CrawledPageSource:
+    """A page that a crawl has fetched: its bytes are in the store, and are not fetched a second time."""
+
+    blobs: BlobStore
+    blob_name: str
+    source: Mapping[str, Any]
+    limit: int
+
+    async def probe(self) -> int:
+        """The number of bytes."""
+        return await self.blobs.size(self.blob_name)
+
+    async def read(self) -> Original:
+        """The bytes, with what the server declared about them."""
+        declared = self.source[FETCHED]
+        return Original(
+            await self.blobs.get(self.blob_name, self.limit),
+            declared["name"],
+            declared["mediaType"],
+            declared["charset"],
+            self.source["url"],
+            declared["validators"],
+        )
 
 
 @dataclass(frozen=True)

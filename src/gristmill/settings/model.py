@@ -369,6 +369,10 @@ class Settings(SignInSettings, SecretSettings):
         pattern="^(never|[1-9][0-9]{0,6}[mhdw])$",
         description="How often new bases check their folders, pages and sitemaps for changes, e.g. `12h`, `1d` or `1w`; `never` for only on request.",
     )
+    crawl_delay: Duration = Field(
+        default=timedelta(milliseconds=250),
+        description="Shortest time between two requests of crawls to one host; its robots.txt may ask for more.",
+    )
     watch_folders: bool = Field(
         default=True,
         description="Let workers watch added folders, so that changed files are indexed within seconds.",

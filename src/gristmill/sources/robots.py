@@ -17,6 +17,7 @@ from gristmill.sources import fetch
 # RFC 9309 asks crawlers to read at least this much.
 _MAX_BYTES = 512 * 1024
 _TIMEOUT = timedelta(seconds=30)
+_MAX_DELAY = 60.0  # seconds
 
 
 class Robots:
@@ -28,6 +29,11 @@ class Robots:
     def allows(self, url: str) -> bool:
         """Whether `url`, a page of this origin, may be fetched."""
         return self._rules.can_fetch(url, USER_AGENT)
+
+    @property
+    def crawl_delay(self) -> timedelta:
+        """How long it asks crawlers to wait between two requests."""
+        return timedelta(seconds=min(float(self._rules.crawl_delay(USER_AGENT) or 0), _MAX_DELAY))
 
     @property
     def sitemaps(self) -> list[str]:

@@ -10,7 +10,7 @@ the byte order mark, else of the header, else of the page itself, as in browsers
 
 import codecs
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from email.message import Message
@@ -90,7 +90,8 @@ def _netloc(url: httpx.URL) -> str:
 
 @dataclass(frozen=True)
 class UrlSource:
-    """The resource at `url`, if it has at most `limit` bytes; `private` allows private networks."""
+    """The resource at `url`, if it has at most `limit` bytes; `private` allows private networks. `wait_turn` waits until the
+    next request to its host may be sent."""
 
     url: str
     limit: int
@@ -99,6 +100,7 @@ class UrlSource:
     validators: Mapping[str, str] = field(
         default_factory=dict[str, str]
     )  # `metadata` of what was read the last time
+    wait_turn: Callable[[str], Awaitable[None]] | None = None
 
     async def probe(self) -> int:
         """Its size, or 0 when the server doesn't report it."""
@@ -121,11 +123,9 @@ class UrlSource:
         """Its bytes, with what the server declares about them."""
         url = normalise(self.url)
         data = bytearray()
-        conditions = {
-            _CONDITIONAL_HEADERS[name]: value
-            for name, value in self.validators.items()
-            if name in _CONDITIONAL_HEADERS
-        }
+        conditions = conditional_headers(self.validators)
+        if self.wait_turn is not None:
+            await self.wait_turn(url)
         async with (
             net.client(allow_private=self.private) as client,
             fetch.open_response(client, "GET", url, timeout=self.timeout, headers=conditions) as response,
@@ -135,7 +135,7 @@ class UrlSource:
             fetch.expect_success(response)
             async for block in fetch.read_body(response, self.limit):
                 data += block
-        return _original_from(response, bytes(data))
+        return original_from(response, bytes(data))
 
     def _size(self, response: httpx.Response) -> int:
         fetch.expect_success(response)
@@ -155,7 +155,17 @@ def _content_length(response: httpx.Response) -> int:
     return int(declared) if declared.isdecimal() and len(declared) < 19 else 0
 
 
-def _original_from(response: httpx.Response, data: bytes) -> Original:
+def conditional_headers(validators: Mapping[str, str]) -> dict[str, str]:
+    """The headers that let a server answer that nothing has changed."""
+    return {
+        _CONDITIONAL_HEADERS[name]: value
+        for name, value in validators.items()
+        if name in _CONDITIONAL_HEADERS
+    }
+
+
+def original_from(response: httpx.Response, data: bytes) -> Original:
+    """The bytes of a response, with what the server declares about them."""
     headers = Message()
     for name in ("content-type", "content-disposition"):
         if name in response.headers:

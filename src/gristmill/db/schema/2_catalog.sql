@@ -96,8 +96,7 @@ create table item (
     id              uuid primary key default uuidv7(),
     base_id         uuid not null references base on delete cascade,
     parent_id       uuid references item on delete cascade,
-    type            text not null check (type in ('directory', 'sitemap', 'connector', 'file', 'url', 'note', 'record')),
-    is_container    boolean not null generated always as (type in ('directory', 'sitemap', 'connector')) stored,
+    type            text not null check (type in ('directory', 'sitemap', 'site', 'connector', 'file', 'url', 'note', 'record')),
     title           text not null,
     -- idle → preparing | processing → reading → embedding → completed | failed; any → deleting
     status          text not null check (status in
@@ -109,7 +108,7 @@ create table item (
     warnings        text[] not null default '{}',
     source          jsonb not null default '{}', -- where it comes from: {"path": …}, {"url": …} or {"name": …}
     source_key      text not null,              -- its identity among its siblings: path, address, name or title
-    blob_hash       bytea references blob,      -- the bytes of an uploaded file
+    blob_hash       bytea references blob,      -- the bytes of an uploaded file, or of a page as a crawl fetched it
     body            text,                       -- the text of a note; null for every other type
     size_bytes      bigint,
     wanted_version  int not null default 1,     -- raised by every (re)scheduling
@@ -137,7 +136,8 @@ create table item (
     file_id         uuid,                       -- the file that it was made from; null: a file of its own, with its id
     created_at      timestamptz not null default clock_now(),
     updated_at      timestamptz not null default clock_now(),
-    fingerprint     text                        -- files on the disk: device, inode, size and time of the last change, as last listed
+    fingerprint     text,                       -- files on the disk: device, inode, size and time of the last change, as last listed
+    is_container    boolean not null generated always as (type in ('directory', 'sitemap', 'site', 'connector')) stored
 );
 create index item_tree on item (base_id, parent_id, id);
 create index item_status on item (base_id, status);

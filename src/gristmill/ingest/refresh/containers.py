@@ -2,6 +2,7 @@
 
     folder      its tree on the disk, by fingerprints (`folder_scan.py`)
     sitemap     its list of pages (`page_lists.py`)
+    site        a crawl, with conditional requests (`crawl/`)
 
 A container that is being listed waits. One that can't be read keeps its items; its schedule has the error, and minutes later it
 is checked again. Every write proves the job's lease.
@@ -15,10 +16,12 @@ from gristmill.catalog import Item, refresh
 from gristmill.catalog.refresh import DueItem
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, WorkError
-from gristmill.ingest.refresh.folder_changes import ChangeCounts, FolderWriter
-from gristmill.ingest.refresh.folder_scan import FolderComparison, Interrupted, folder_rules
+from gristmill.ingest.crawl.crawler import QueueFull, SiteCrawler
+from gristmill.ingest.refresh.folder_changes import FolderWriter
+from gristmill.ingest.refresh.folder_scan import FolderComparison, folder_rules
 from gristmill.ingest.refresh.outcome import after_check, after_failure
 from gristmill.ingest.refresh.page_lists import SitemapPages
+from gristmill.ingest.source_changes import ChangeCounts, Interrupted
 from gristmill.ingest.stages import Stages
 from gristmill.jobs import Activity, Done, Job, Outcome, Priority, QueueLimits, Snooze
 from gristmill.operations.next_job import enqueue_next_jobs, has_room, pause_until_room
@@ -33,9 +36,15 @@ class ContainerRefresher:
     """Compares containers with their sources."""
 
     def __init__(
-        self, db: Database, sources: SourceFactory, stages: Stages, limits: QueueLimits | None = None
+        self,
+        db: Database,
+        sources: SourceFactory,
+        stages: Stages,
+        limits: QueueLimits | None = None,
+        crawler: SiteCrawler | None = None,
     ) -> None:
         self._db, self._sources, self._stages, self._limits = db, sources, stages, limits
+        self._crawler = crawler or SiteCrawler(db, sources, stages, limits)
 
     async def refresh(self, job: Job) -> Outcome:
         """Bring the container's items up to date with its source."""
@@ -57,9 +66,13 @@ class ContainerRefresher:
             counts = await self._compare(job, item)
         except Interrupted:
             return Done()
+        except QueueFull:
+            return pause_until_room("The crawl continues")
         except WorkError as error:
             await self._record(job, item, None, error)
             return Done()
+        if counts is None:
+            return Snooze(timedelta(0))
         await self._record(job, item, counts, None)
         return Done()
 
@@ -74,7 +87,9 @@ class ContainerRefresher:
         await self._record(job, item, ChangeCounts(changed=1), None)
         return Done()
 
-    async def _compare(self, job: Job, item: Item) -> ChangeCounts:
+    async def _compare(self, job: Job, item: Item) -> ChangeCounts | None:
+        """What was written; None if a crawl has more to do."""
+
         async def prove_lease(tx: Tx) -> bool:
             await jobs.fence(tx, job)
             return True
@@ -85,6 +100,9 @@ class ContainerRefresher:
                 raise Interrupted
             writer = FolderWriter(self._db, item, prove_lease, job.id)
             return await FolderComparison(self._db, item, rules, self._sources.disk, writer).compare_all()
+        if item.type == "site":
+            result = await self._crawler.crawl(job, item, version=0)
+            return None if result is None else result[0]
         with job.during(Activity.AWAY):
             async with self._stages.sources.place(jobs.requester(job)):
                 return await SitemapPages(self._db, item, prove_lease, job.id).compare(self._pages(item))

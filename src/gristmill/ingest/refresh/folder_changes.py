@@ -23,6 +23,7 @@ from gristmill.catalog import Base, ExpandedContainer, Item, ItemId, NewItem, ex
 from gristmill.catalog.folder_tree import FileAtPath, FileMove, KnownFolder, ListedChild
 from gristmill.db import Database, Tx
 from gristmill.events import ContainerExpanded
+from gristmill.ingest.source_changes import ChangeCounts
 from gristmill.jobs import NewJob, Priority
 from gristmill.operations.delete import mark_for_deletion
 from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
@@ -44,28 +45,6 @@ class FolderChanges:
     entries: Sequence[DirectoryEntry] = ()
     gone: Sequence[str] = ()
     moves: Mapping[str, FileAtPath] = field(default_factory=dict[str, FileAtPath])
-
-
-@dataclass
-class ChangeCounts:
-    """What was written."""
-
-    added: int = 0
-    changed: int = 0
-    moved: int = 0
-    removed: int = 0
-
-    @property
-    def total(self) -> int:
-        """All of it."""
-        return self.added + self.changed + self.moved + self.removed
-
-    def add(self, other: "ChangeCounts") -> None:
-        """Count another batch too."""
-        self.added += other.added
-        self.changed += other.changed
-        self.moved += other.moved
-        self.removed += other.removed
 
 
 class FolderWriter:

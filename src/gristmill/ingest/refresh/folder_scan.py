@@ -19,7 +19,8 @@ from gristmill.catalog import Item, ItemId, exclusions, folder_tree
 from gristmill.catalog.folder_tree import ListedChild
 from gristmill.db import Database
 from gristmill.errors import SourceGone, Unreadable, WorkError
-from gristmill.ingest.refresh.folder_changes import ChangeCounts, FolderChanges, FolderWriter
+from gristmill.ingest.refresh.folder_changes import FolderChanges, FolderWriter
+from gristmill.ingest.source_changes import ChangeCounts, Interrupted
 from gristmill.jobs import Priority
 from gristmill.operations.source_factory import disk_access
 from gristmill.sources import threads
@@ -29,10 +30,6 @@ from gristmill.sources.ignore import IgnoreRules
 
 _FOLDERS_PER_READ = 32
 BATCH = 500  # entries in one transaction
-
-
-class Interrupted(Exception):
-    """The folder is gone, is being listed, or belongs to another worker by now: nothing more is written."""
 
 
 @dataclass(frozen=True)

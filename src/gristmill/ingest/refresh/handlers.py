@@ -1,6 +1,7 @@
 """The handlers of the jobs that keep sources fresh."""
 
 from gristmill.db import Database
+from gristmill.ingest.crawl.crawler import SiteCrawler
 from gristmill.ingest.refresh.containers import ContainerRefresher
 from gristmill.ingest.refresh.documents import DocumentRefresher
 from gristmill.ingest.refresh.due import DueFinder
@@ -11,11 +12,15 @@ from gristmill.work import FindDue, RefreshContainer, RefreshDocuments
 
 
 def refresh_handlers(
-    db: Database, sources: SourceFactory, stages: Stages, limits: QueueLimits | None
+    db: Database,
+    sources: SourceFactory,
+    stages: Stages,
+    limits: QueueLimits | None,
+    crawler: SiteCrawler | None = None,
 ) -> dict[str, Handler]:
     """The handler of each kind of job."""
     return {
         FindDue.kind: Handler(DueFinder(db).find),
         RefreshDocuments.kind: Handler(DocumentRefresher(db, sources, stages, limits).refresh),
-        RefreshContainer.kind: Handler(ContainerRefresher(db, sources, stages, limits).refresh),
+        RefreshContainer.kind: Handler(ContainerRefresher(db, sources, stages, limits, crawler).refresh),
     }

@@ -11,15 +11,14 @@ from gristmill import catalog, events, faults
 from gristmill.catalog import Item, NewItem, exclusions, folder_tree
 from gristmill.db import Database
 from gristmill.errors import Permanent
-from gristmill.ingest.refresh.folder_changes import ChangeCounts, Guard
-from gristmill.ingest.refresh.folder_scan import Interrupted
+from gristmill.ingest.refresh.folder_changes import Guard
+from gristmill.ingest.source_changes import FEW_PAGES, ChangeCounts, Interrupted
 from gristmill.jobs import JobId, Priority
 from gristmill.operations.delete import mark_for_deletion
 from gristmill.operations.freshness import begin_refreshing_pages
 from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
 from gristmill.operations.quotas import fail_beyond_quota
 
-FEW_PAGES = 20
 _BATCH = 500
 
 

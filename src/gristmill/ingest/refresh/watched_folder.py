@@ -22,7 +22,8 @@ from gristmill.db import Database, Tx
 from gristmill.db.outage import Outage
 from gristmill.errors import GristmillError, WorkError
 from gristmill.ingest.refresh.folder_changes import FolderWriter
-from gristmill.ingest.refresh.folder_scan import FolderComparison, Interrupted, folder_rules
+from gristmill.ingest.refresh.folder_scan import FolderComparison, folder_rules
+from gristmill.ingest.source_changes import Interrupted
 from gristmill.jobs import NewJob, Priority
 from gristmill.sources.disk import DiskAccess
 from gristmill.work import RefreshContainer

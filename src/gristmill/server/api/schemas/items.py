@@ -12,7 +12,7 @@ from gristmill.catalog import Item, ItemId, ItemStatus
 from gristmill.errors import GristmillError
 from gristmill.operations import add, delete
 from gristmill.operations.estimates import CostEstimate
-from gristmill.operations.source_factory import ADDED_LOCALLY
+from gristmill.operations.source_factory import ADDED_LOCALLY, FETCHED
 from gristmill.readers.text_boxes import PageBox
 from gristmill.search import ChunkMark, ChunkRow
 from gristmill.server.api.schemas.common import (
@@ -90,7 +90,9 @@ class ItemOut(StoredModel):
             warnings=[*item.warnings, *(["left_out"] if item.left_out else [])],
             left_out=item.left_out,
             source={
-                name: value for name, value in item.source.items() if name not in ("root", ADDED_LOCALLY)
+                name: value
+                for name, value in item.source.items()
+                if name not in ("root", ADDED_LOCALLY, FETCHED)
             },
             acl=item.acl,
             acl_as_of=item.acl_as_of,

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from pydantic import (
     Field,
+    StringConstraints,
     ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
@@ -37,6 +38,7 @@ from gristmill.server.api.schemas.common import (
 )
 from gristmill.sources import NoteSource, normalise
 from gristmill.sources.disk import DiskAccess
+from gristmill.sources.site_rules import DEFAULT_DEPTH, DEFAULT_PAGES
 from gristmill.validation import InvalidValue
 from gristmill.work import OnActive
 
@@ -186,8 +188,33 @@ class NewSitemap(_WebItem):
         return add.ItemToAdd(self.new_item("sitemap"), None, self.url)
 
 
+SitePattern = Annotated[str, StringConstraints(pattern=r"^[/*]", max_length=500), Field(examples=["/docs/*"])]
+SitePatterns = Annotated[list[SitePattern], Field(max_length=100)]
+
+
+class NewSite(_WebItem):
+    """A web site, crawled from its start page; each page becomes its own item. Patterns are compared with path and query, `*` is any
+    text."""
+
+    type: Literal["site"]
+    max_depth: Annotated[int, Field(ge=0, le=50)] = DEFAULT_DEPTH
+    max_pages: Annotated[int, Field(ge=1, le=50_000)] = DEFAULT_PAGES
+    include: Annotated[SitePatterns, Field(default_factory=list)]
+    exclude: Annotated[SitePatterns, Field(default_factory=list)]
+    use_sitemaps: bool = True
+
+    def to_entry(self, _sources: SourceFactory, _access: DiskAccess) -> add.ItemToAdd:
+        """The item to add. The rules are part of its source, so that each crawl applies them."""
+        rules = self.model_dump(
+            by_alias=True, include={"max_depth", "max_pages", "include", "exclude", "use_sitemaps"}
+        )
+        item = self.new_item("site")
+        return add.ItemToAdd(replace(item, source=item.source | rules), None, self.url)
+
+
 AnyItem = Annotated[
-    NewNote | NewFile | NewDirectory | NewFolder | NewUrl | NewSitemap, Field(discriminator="type")
+    NewNote | NewFile | NewDirectory | NewFolder | NewUrl | NewSitemap | NewSite,
+    Field(discriminator="type"),
 ]
 
 
@@ -206,7 +233,7 @@ class MalformedItem:
 
 def _validate_alone(
     value: object, validate: ValidatorFunctionWrapHandler
-) -> NewNote | NewFile | NewDirectory | NewFolder | NewUrl | NewSitemap | MalformedItem:
+) -> NewNote | NewFile | NewDirectory | NewFolder | NewUrl | NewSitemap | NewSite | MalformedItem:
     """Keep an invalid entry as a MalformedItem, so that it does not cost the others."""
     try:
         return validate(value)

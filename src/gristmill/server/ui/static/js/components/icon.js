@@ -65,6 +65,14 @@ export function icon(name, kind = "") {
 }
 
 /** @type {Record<string, string>} */
-const TYPES = { directory: "folder", connector: "plug", sitemap: "map", url: "globe", note: "note", record: "record" };
+const TYPES = {
+  directory: "folder",
+  connector: "plug",
+  sitemap: "map",
+  site: "map",
+  url: "globe",
+  note: "note",
+  record: "record",
+};
 /** @param {string} type The icon of an item. */
 export const itemIcon = (type) => icon(TYPES[type] ?? "file", "type");

@@ -17,7 +17,7 @@ const STATUSES = {
   failed: { tone: "failed", word: "Failed" },
   deleting: { tone: "off", word: "Deleting" },
 };
-const CONTAINERS = new Set(["directory", "sitemap", "connector"]);
+const CONTAINERS = new Set(["directory", "sitemap", "site", "connector"]);
 /** @param {string} type */
 export const isContainer = (type) => CONTAINERS.has(type);
 

@@ -219,6 +219,7 @@ export const errors = {
   source_unreachable: "无法连接网站，将自动重试。",
   source_timeout: "网站响应超时，将自动重试。",
   bad_sitemap: "该地址不是站点地图，请检查，或添加单个网页。",
+  disallowed_by_robots: "网站的 robots.txt 不允许抓取起始页，请选择其他起始页，或添加单个网页。",
   no_sitemap: "该网站没有站点地图，请给出站点地图地址，或添加单个网页。",
   // connectors
   connector_unauthorized: "工具拒绝了凭据。请提供新的凭据再同步。",

@@ -1,5 +1,5 @@
 // @ts-check
-/** The dialog that adds files, web pages, a note, a server folder or a sitemap. `?add=` names its tab. */
+/** The dialog that adds files, web pages, a note, a server folder, a sitemap or a web site. `?add=` names its tab. */
 
 import { api } from "../../api.js";
 import { refreshBases } from "../../bases.js";
@@ -36,7 +36,14 @@ export function openAdd(base, kind, tree) {
 function addForm(base, kind, tree, close) {
   const errorText = signal("");
   const estimateText = signal("");
-  const labels = { file: t("Files"), url: t("Web pages"), note: t("Note"), dir: t("Folder"), sitemap: t("Sitemap") };
+  const labels = {
+    file: t("Files"),
+    url: t("Web pages"),
+    note: t("Note"),
+    dir: t("Folder"),
+    sitemap: t("Sitemap"),
+    site: t("Web site"),
+  };
   const choices = Object.entries(labels)
     .filter(([id]) => id !== "dir" || session.peek()?.serverPaths)
     .map(([id, label]) => ({ id, label }));
@@ -91,6 +98,7 @@ function kindFields(kind, base, tree, close) {
   if (kind === "note") return noteFields();
   if (kind === "dir") return folderFields();
   if (kind === "sitemap") return sitemapFields();
+  if (kind === "site") return siteFields();
   return fileChooser(base, tree, close);
 }
 
@@ -146,6 +154,33 @@ const sitemapFields = () =>
         placeholder="https://example.org/sitemap.xml"
       >
     </label>
+  `;
+
+const siteFields = () =>
+  html`
+    <div class="fields">
+      <label class="field">
+        <span>${t("Start page")}</span>
+        <input name="url" type="url" required autocomplete="off" autofocus placeholder="https://example.org/docs/">
+        <span class="hint">${t("Its links and the site's sitemaps are followed, within the same site.")}</span>
+      </label>
+      <label class="field">
+        <span>${t("At most this many pages")}</span>
+        <input name="maxPages" type="number" min="1" max="50000" value="1000" required>
+      </label>
+      <label class="field">
+        <span>${t("At most this many links from the start page")}</span>
+        <input name="maxDepth" type="number" min="0" max="50" value="5" required>
+      </label>
+      <label class="field">
+        <span>${t("Only addresses like these (one per line)")}</span>
+        <textarea name="include" rows="2" placeholder="/docs/*"></textarea>
+      </label>
+      <label class="field">
+        <span>${t("Not addresses like these (one per line)")}</span>
+        <textarea name="exclude" rows="2" placeholder="*?print=*"></textarea>
+      </label>
+    </div>
   `;
 
 /** @param {string} base @param {Tree} tree @param {() => void} close */
@@ -207,6 +242,11 @@ function itemsFrom(kind, form) {
   }
   if (kind === "dir") {
     return [{ type: "directory", path: text("path"), ...(lines("ignore").length ? { ignore: lines("ignore") } : {}) }];
+  }
+  if (kind === "site") {
+    const bounds = { maxPages: Number(text("maxPages")), maxDepth: Number(text("maxDepth")) };
+    const patterns = { include: lines("include"), exclude: lines("exclude") };
+    return [{ type: "site", url: text("url"), ...bounds, ...patterns }];
   }
   return [{ type: "sitemap", url: text("url") }];
 }

@@ -15,7 +15,7 @@ import { countFilters, OPERATORS } from "../../search/criteria.js";
 /** @typedef {{id: string, title: string, type: string, baseId: string}} Container */
 
 const TYPES = { file: "Files", url: "Web pages", note: "Notes", record: "Records" };
-const CONTAINERS = ["connector", "directory", "sitemap"];
+const CONTAINERS = ["connector", "directory", "sitemap", "site"];
 const MAX_BASES = 8; // whose sources are listed
 /** @type {Record<Operator, string>} */
 const OPERATOR_NAMES = {

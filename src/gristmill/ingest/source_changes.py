@@ -1,0 +1,31 @@
+"""What checks of sources have in common: what was written, when to stop, and how many pages may be gone at once."""
+
+from dataclasses import dataclass
+
+FEW_PAGES = 20  # so many pages of a sitemap or site may be gone at once, whatever share of it they are
+
+
+class Interrupted(Exception):
+    """The container is gone, is being listed, or belongs to another worker by now: nothing more is written."""
+
+
+@dataclass
+class ChangeCounts:
+    """What was written."""
+
+    added: int = 0
+    changed: int = 0
+    moved: int = 0
+    removed: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.added + self.changed + self.moved + self.removed
+
+    def add(self, other: "ChangeCounts") -> None:
+        """Count another batch too."""
+        self.added += other.added
+        self.changed += other.changed
+        self.moved += other.moved
+        self.removed += other.removed

@@ -1,0 +1,88 @@
+"""Fetch one address of a web site for a crawl.
+
+304 to a conditional request        unchanged
+3xx with a Location                 a redirect: the crawl decides whether it goes there
+2xx of a page or document           its bytes, and for a page what it says to crawlers
+2xx of anything else                no document: its body is not read
+any other                           raises, as `fetch` does
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Literal
+
+import httpx
+
+from gristmill.sources import fetch, threads
+from gristmill.sources.site_links import PageDirectives, header_directives, page_directives
+from gristmill.sources.site_rules import crawl_address
+from gristmill.sources.source import Original
+from gristmill.sources.url import conditional_headers, original_from
+
+_TIMEOUT = timedelta(minutes=1)
+_PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+_DOCUMENT_TYPES = frozenset(
+    {
+        "text/plain",
+        "text/markdown",
+        "text/csv",
+        "text/rtf",
+        "application/pdf",
+        "application/rtf",
+        "application/msword",
+        "application/epub+zip",
+        "application/vnd.ms-excel",
+        "application/vnd.ms-powerpoint",
+    }
+)
+_DOCUMENT_PREFIXES = (
+    "application/vnd.openxmlformats-officedocument.",
+    "application/vnd.oasis.opendocument.",
+)
+
+
+@dataclass(frozen=True)
+class FetchedAddress:
+    """What is at an address."""
+
+    kind: Literal["unchanged", "redirect", "document", "other"]
+    location: str | None = None  # of a redirect, in its normal form; None for what is no web address
+    original: Original | None = None
+    directives: PageDirectives = field(default_factory=PageDirectives)
+
+
+async def fetch_address(
+    client: httpx.AsyncClient, url: str, validators: Mapping[str, str], limit: int
+) -> FetchedAddress:
+    """Fetch an address by a client that follows no redirects."""
+    conditions = conditional_headers(validators)
+    data = bytearray()
+    async with fetch.open_response(client, "GET", url, timeout=_TIMEOUT, headers=conditions) as response:
+        if conditions and response.status_code == 304:
+            return FetchedAddress("unchanged")
+        if response.is_redirect:
+            return FetchedAddress("redirect", location=crawl_address(response.headers["location"], url))
+        fetch.expect_success(response)
+        if not _is_document(response):
+            return FetchedAddress("other")
+        async for block in fetch.read_body(response, limit):
+            data += block
+    original = original_from(response, bytes(data))
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    if original.media_type not in _PAGE_TYPES:
+        words = header_directives(headers)
+        directives = PageDirectives(must_not_index=bool(words & {"noindex", "none"}))
+        return FetchedAddress("document", original=original, directives=directives)
+    work = partial(page_directives, original.data, original.charset, url, headers)
+    return FetchedAddress("document", original=original, directives=await threads.run_blocking(work))
+
+
+def _is_document(response: httpx.Response) -> bool:
+    media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return (
+        media_type in _PAGE_TYPES
+        or media_type in _DOCUMENT_TYPES
+        or media_type.startswith(_DOCUMENT_PREFIXES)
+    )
