@@ -33,7 +33,6 @@ NOT_RUN = {
     "mkdir calls && RECORD_CALLS": "runs a part of this very suite",
     "gristmill connector add": "speaks to a service of others",
     "gristmill sync work": "speaks to a service of others",
-    "gristmill add handbook https://example.org": "speaks to a site of others",
     "gristmill keys create": "changes the machine",
     "gristmill worker": "never ends",
     "GRISTMILL_WORKER_PROCESSES=2 gristmill serve": "never ends",
@@ -61,6 +60,7 @@ RUN = (
     "gristmill base lift",
     "gristmill deletions",
     "gristmill limit ",  # these by tests/cli/test_usage.py
+    "gristmill add handbook https://example.org/docs/ --crawl",  # its request by tests/cli/test_crawl_option.py
     "gristmill add handbook ~/handbook --dry-run",
     "gristmill reindex handbook --dry-run",
     "gristmill base embedder handbook use-multilingual --dry-run",

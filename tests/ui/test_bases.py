@@ -173,7 +173,7 @@ def test_content_is_added_by_the_dialog_which_shows_errors(page: Page, ui_url: s
     dialog.get_by_role("button", name="Add", exact=True).click()
     expect(dialog.get_by_role("alert")).to_contain_text("/nowhere/at/all")
     dialog.get_by_role("button", name="Web site").click()
-    dialog.get_by_label("Start page").fill("http://127.0.0.1:9/docs/")
+    dialog.get_by_role("textbox", name="Start page").fill("http://127.0.0.1:9/docs/")
     dialog.get_by_label("At most this many pages").fill("7")
     dialog.get_by_label("Only addresses like these").fill("docs")
     dialog.get_by_role("button", name="Add", exact=True).click()

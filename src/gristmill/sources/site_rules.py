@@ -128,9 +128,9 @@ def _is_trap(url: str) -> bool:
 
 
 def _matches(patterns: tuple[str, ...], name: str) -> bool:
-    return any(_compiled(pattern).match(name) is not None for pattern in patterns)
+    return any(_pattern_regex(pattern).match(name) is not None for pattern in patterns)
 
 
 @functools.lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _pattern_regex(pattern: str) -> re.Pattern[str]:
     return re.compile(fnmatch.translate(pattern))
