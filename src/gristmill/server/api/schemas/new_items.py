@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from uuid import UUID
 
 from pydantic import (
+    AfterValidator,
     Field,
     StringConstraints,
     ValidationError,
@@ -188,7 +189,15 @@ class NewSitemap(_WebItem):
         return add.ItemToAdd(self.new_item("sitemap"), None, self.url)
 
 
-SitePattern = Annotated[str, StringConstraints(pattern=r"^[/*]", max_length=500), Field(examples=["/docs/*"])]
+def _site_pattern(text: str) -> str:
+    if not text.startswith(("/", "*")):
+        raise ValueError("must begin with / or *, such as /docs/*")
+    return text
+
+
+SitePattern = Annotated[
+    str, StringConstraints(max_length=500), AfterValidator(_site_pattern), Field(examples=["/docs/*"])
+]
 SitePatterns = Annotated[list[SitePattern], Field(max_length=100)]
 
 
