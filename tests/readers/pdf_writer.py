@@ -98,3 +98,13 @@ def mislabelled_pdf(lines: Sequence[str]) -> bytes:
         b"1 begincodespacerange <00> <ff> endcodespacerange 1 beginbfrange <20> <7e> <0020> endbfrange endcmap end end"
     )
     return pdf_file([" ".join(page.operators)], font=font, more=table)
+
+
+def drawn_pdf(page: PdfPage) -> bytes:
+    """A file whose plain font has no name and draws its only letter, A, as a square."""
+    font = (
+        b"<</Type/Font/Subtype/Type3/FontBBox[0 0 700 700]/FontMatrix[.001 0 0 .001 0 0]/FirstChar 32/LastChar 65/Widths["
+        + b"300 " * 33
+        + b"700]/CharProcs<</A 5 0 R>>/Encoding<</Type/Encoding/Differences[32/space 65/A]>>/Resources<<>>>>"
+    )
+    return pdf_file([" ".join(page.operators)], font=font, more=b"700 0 0 0 600 700 d1 0 0 600 700 re f")

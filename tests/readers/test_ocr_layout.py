@@ -5,7 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from gristmill.readers.formats.ocr_layout import page_text
-from gristmill.readers.formats.ocr_lines import OcrLine, OcrPage, PixelBox
+from gristmill.readers.formats.ocr_lines import (
+    LineStrip,
+    OcrLine,
+    OcrPage,
+    PixelBox,
+    divide_at_gutters,
+)
 from gristmill.readers.formats.ocr_rulings import Ruled, Rulings
 
 HEIGHT, STEP = 30.0, 40.0  # of a line, and from line to line, in pixels
@@ -43,6 +49,50 @@ def test_columns_are_read_one_after_the_other() -> None:
     places = [text.index(words) for words in order]
     assert places == sorted(places)
     assert "goes on and wheat number 1" in text
+    assert "|" not in text
+
+
+def test_columns_that_stand_close_are_read_one_after_the_other() -> None:
+    """Boxes have some paper around their text, so that those of two columns may touch."""
+    close = [
+        line(f"{grain} line {n} goes on and on and on", left + (n % 3), 50 + n * STEP, 446)
+        for left, grain in ((50, "wheat"), (500, "oats"))
+        for n in range(9)
+    ]
+    text = text_of(*sorted(close, key=lambda each: each.box.top))
+    places = [text.index(words) for words in ("wheat line 0", "wheat line 8", "oats line 0", "oats line 8")]
+    assert places == sorted(places)
+
+
+def test_boxes_that_reach_over_two_columns_are_cut_between_them() -> None:
+    words = [(52.0 + 90 * n, 60.0 + 90 * n) for n in range(4)]  # spaces, of which each line has its own
+
+    def strip(n: int, *gaps: tuple[float, float]) -> LineStrip:
+        shifted = [(left + 17 * (n % 5), right + 17 * (n % 5)) for left, right in words]
+        return LineStrip(PixelBox(40, STEP * n, 960, STEP * n + HEIGHT), sorted([*shifted, *gaps]))
+
+    boxes = divide_at_gutters([strip(n, (490, 505)) for n in range(8)])
+    assert len(boxes) == 16
+    assert all(box.right < 500 or box.left > 490 for box in boxes)
+    spaces = [strip(n, (400 + 40 * n, 415 + 40 * n)) for n in range(8)]
+    assert len(divide_at_gutters(spaces)) == 8
+
+
+def test_a_line_that_was_stretched_is_no_row_of_a_table() -> None:
+    wide = 25.0  # between the words
+    stretched = [
+        [line(word, 50 + place * (100 + wide), top, 100) for place, word in enumerate(words)]
+        for top, words in (
+            (250, ("some", "lines", "are", "quite", "wide")),
+            (290, ("and", "words", "far", "apart", "here")),
+        )
+    ]
+    prose = [
+        line(f"wheat number {n} goes on and on and on here", 50, top, 600)
+        for n, top in enumerate((50, 90, 130, 170, 210, 330, 370, 410))
+    ]
+    text = text_of(*prose, *stretched[0], *stretched[1])
+    assert "some lines are quite wide and words far apart here" in text
     assert "|" not in text
 
 

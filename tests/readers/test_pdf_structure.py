@@ -3,7 +3,7 @@
 import pytest
 
 from tests.readers.conftest import ReadSample
-from tests.readers.pdf_writer import PdfPage, pdf
+from tests.readers.pdf_writer import PdfPage, drawn_pdf, pdf
 
 STONES = [
     "The miller dresses both stones every spring, before the first of the",
@@ -41,6 +41,20 @@ async def test_levels_follow_the_sizes_of_the_whole_document(read_sample: ReadSa
         "## The stones",
         "### The bed stone",
     ]
+
+
+async def test_a_font_without_a_name_leaves_it_to_the_others_whether_a_line_is_bold(
+    read_sample: ReadSample,
+) -> None:
+    """Chromium prints Chinese letters by fonts without names; of a heading, other letters may say that it is bold."""
+    first = PdfPage()
+    first.paragraph(["AAAA AAAA AAAA AAAA AAAA"] * 4)
+    first.operators.append(f"BT /F1 11 Tf 72 {first.at - 10} Td (AAAA) Tj /F2 11 Tf ( of stones) Tj ET")
+    first.at -= 33
+    first.paragraph(["AAAA AAAA AAAA AAAA AAAA"] * 4)
+    reading = await read_sample(drawn_pdf(first), "a.pdf")
+    body = " ".join(["AAAA"] * 20)
+    assert reading.text == f"{body}\n\n# AAAA of stones\n\n{body}\n\n"
 
 
 async def test_bold_words_in_a_paragraph_and_bold_paragraphs_are_no_headings(read_sample: ReadSample) -> None:

@@ -18,13 +18,18 @@ from gristmill.readers.text_boxes import TextBox
 
 _POINTS = 10.0  # that a line of text is high in the units of `pdf_tables`, which are points
 _MIN_GUTTER = 0.25  # between columns, relative to the height of a line
+_BOX_MARGIN = 0.15  # of paper that a box has around its text, relative to the height of a line
+_MIN_OVERLAP = 0.75  # on both sides of a gutter, of what crosses it
 _MAX_CROSSING = 0.25  # of the lines of a region, that may cross a gutter
 _MIN_COLUMN_WIDTH, _MIN_COLUMN_LINES = 9.0, 3  # relative to the height of a line
 _MIN_FILL = 0.55  # of the width of a column, by a typical line of prose
 _PROSE_LETTERS = 18  # of a line of prose; of Chinese and the like a third
-_PROSE_SHARE = 0.5  # of the lines of a column, by their width
+_PROSE_SHARE = 0.4  # of the lines of a column, by their width
 _MAX_CELLS = 900
 _MAX_ROW_STEP = 2.5  # from row to row of an unruled table, relative to the distance of lines
+_MAX_SPACE = (
+    1.2  # between the boxes of two words of a line that was stretched, relative to the height of a line
+)
 _CELL_WIDTH = 0.6  # of a region: a wider line without gaps is no cell
 
 
@@ -92,16 +97,18 @@ def _regions(blocks: Sequence[_Block], height: float) -> list[list[_Block]]:
     gutter = _find_gutter(blocks, height)
     if gutter is None:
         return [list(blocks)] if blocks else []
-    crossing = sorted((block for block in blocks if _crosses(block, gutter)), key=lambda block: block.box.top)
+    crossing = sorted(
+        (block for block in blocks if _crosses(block, gutter, height)), key=lambda block: block.box.top
+    )
     regions: list[list[_Block]] = []
-    below = [block for block in blocks if not _crosses(block, gutter)]
+    below = [block for block in blocks if not _crosses(block, gutter, height)]
     for block in [*crossing, None]:
         limit = block.box.middle[1] if block is not None else float("inf")
         group = [other for other in below if other.box.middle[1] < limit]
         below = [other for other in below if other.box.middle[1] >= limit]
         for side in (
-            [other for other in group if other.box.right <= gutter],
-            [other for other in group if other.box.right > gutter],
+            [other for other in group if other.box.middle[0] <= gutter],
+            [other for other in group if other.box.middle[0] > gutter],
         ):
             regions += _regions(side, height)
         if block is not None:
@@ -117,8 +124,9 @@ def _is_single(region: Sequence[_Block], crossing: Sequence[_Block]) -> bool:
     return all(any(block is other for other in crossing) for block in region)
 
 
-def _crosses(block: _Block, gutter: float) -> bool:
-    return block.box.left < gutter < block.box.right
+def _crosses(block: _Block, gutter: float, height: float) -> bool:
+    margin = _MIN_OVERLAP * height
+    return block.box.left + margin < gutter < block.box.right - margin
 
 
 def _find_gutter(blocks: Sequence[_Block], height: float) -> float | None:
@@ -127,14 +135,14 @@ def _find_gutter(blocks: Sequence[_Block], height: float) -> float | None:
         return None
     left = min(block.box.left for block in blocks)
     right = max(block.box.right for block in blocks)
-    step = height / 8
+    step, margin = height / 16, _BOX_MARGIN * height
     count = int((right - left) / step) + 1
     covered = [0] * (count + 1)
     for block in blocks:
         weight = 1 if isinstance(block, OcrLine) else len(block.rows)
         first, last = (
-            int((block.box.left - left) / step),
-            int((block.box.right - left) / step),
+            int((block.box.left + margin - left) / step),
+            int((block.box.right - margin - left) / step),
         )
         for place in range(max(0, first), min(count, last) + 1):
             covered[place] += weight
@@ -155,9 +163,10 @@ def _find_gutter(blocks: Sequence[_Block], height: float) -> float | None:
 
 def _divides_prose(blocks: Sequence[_Block], gutter: float, height: float) -> bool:
     """Whether what stands on both sides are columns of prose, not of a table."""
+    others = [block for block in blocks if not _crosses(block, gutter, height)]
     for side in (
-        [block for block in blocks if block.box.right <= gutter],
-        [block for block in blocks if block.box.left >= gutter],
+        [block for block in others if block.box.middle[0] <= gutter],
+        [block for block in others if block.box.middle[0] > gutter],
     ):
         lines = [block for block in side if isinstance(block, OcrLine)]
         if len(lines) < _MIN_COLUMN_LINES:
@@ -167,9 +176,11 @@ def _divides_prose(blocks: Sequence[_Block], gutter: float, height: float) -> bo
             return False
         # By width: a table in one of the columns has many short lines. Of three columns, two are divided again.
         prose = [
-            line.box.width
-            for line in lines
-            if line.box.width >= _MIN_FILL * width and _letters(line.text) >= _PROSE_LETTERS
+            row.box.width
+            for row in _rows(lines)
+            if row.box.width >= _MIN_FILL * width
+            and _letters(row.text) >= _PROSE_LETTERS
+            and _widest_gap(row) < _MAX_SPACE * height
         ]
         is_prose_column = len(prose) >= _MIN_COLUMN_LINES and sum(prose) >= _PROSE_SHARE * sum(
             line.box.width for line in lines
@@ -191,7 +202,8 @@ def _put_tables(region: Sequence[_Block], height: float) -> list[OcrRow | OcrTab
     """The rows of a region from the top, with tables in the place of theirs."""
     tables = [block for block in region if isinstance(block, OcrTable)]
     rows = _rows([block for block in region if isinstance(block, OcrLine)])
-    width = max(block.box.right for block in region) - min(block.box.left for block in region)
+    around = PixelBox.around([block.box for block in region])
+    edges = _edges_of_prose(rows, around.width)
     spacing = _spacing([rows])
     blocks: list[OcrRow | OcrTable] = []
     run: list[OcrRow] = []
@@ -199,7 +211,8 @@ def _put_tables(region: Sequence[_Block], height: float) -> list[OcrRow | OcrTab
         if run and row.box.top - run[-1].box.top > _MAX_ROW_STEP * max(spacing, height):
             blocks += _end_run(run, height)
             run = []
-        if len(row.lines) > 1 or (run and _continues_table(run, row, width, spacing)):
+        has_cells = len(row.lines) > 1 and not _is_justified(row, edges, height)
+        if has_cells or (run and _continues_table(run, row, around.width, spacing)):
             run.append(row)
         else:
             blocks += _end_run(run, height)
@@ -207,6 +220,27 @@ def _put_tables(region: Sequence[_Block], height: float) -> list[OcrRow | OcrTab
             run = []
     blocks += _end_run(run, height)
     return sorted([*blocks, *tables], key=lambda block: block.box.top)
+
+
+def _gaps(row: OcrRow) -> list[float]:
+    return [right.box.left - left.box.right for left, right in itertools.pairwise(row.lines)]
+
+
+def _widest_gap(row: OcrRow) -> float:
+    return max(_gaps(row), default=0.0)
+
+
+def _edges_of_prose(rows: Sequence[OcrRow], width: float) -> tuple[float, float]:
+    """Where most wide rows of a region begin and end."""
+    wide = [row.box for row in rows if row.box.width >= _CELL_WIDTH * width]
+    return (median(box.left for box in wide), median(box.right for box in wide)) if wide else (0.0, 0.0)
+
+
+def _is_justified(row: OcrRow, edges: tuple[float, float], height: float) -> bool:
+    """Whether a row is a line of prose that was stretched to the width of its column: its gaps are equal, and not wide."""
+    gaps = _gaps(row)
+    is_full = abs(row.box.left - edges[0]) < 0.5 * height and abs(row.box.right - edges[1]) < 0.5 * height
+    return is_full and max(gaps) < _MAX_SPACE * height and max(gaps) - min(gaps) < 0.5 * height
 
 
 def _continues_table(run: Sequence[OcrRow], row: OcrRow, width: float, spacing: float) -> bool:

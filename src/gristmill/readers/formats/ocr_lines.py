@@ -3,7 +3,8 @@
 find        the boxes of text, whichever way it runs
 turn        a few lines are recognised in both directions: the picture is turned to the one with more confidence, and the
             slant of its lines is taken out
-divide      a box is cut where a drawn line goes through it, or where a wide gap is: cells and columns are lines of their own
+divide      a box is cut where a drawn line goes through it, where a wide gap is, and where most boxes above and below have a gap:
+            cells and columns are lines of their own
 recognise   every line; one with little confidence is noise and left out
 """
 
@@ -24,6 +25,9 @@ _UPRIGHT_CONFIDENCE = 0.93  # with less on average, the lines may be upside down
 _SAMPLE = 4  # lines that are recognised to find out which way is up
 _MIN_SLANT, _MAX_SLANT = 0.2, 20.0  # degrees
 _MIN_GAP = 0.7  # between parts of a line, relative to its height
+_MIN_GUTTER = 0.35  # of a gap that may be between columns, relative to the height of its line
+_MIN_GUTTER_LINES = 5
+_GUTTER_SHARE = 0.7  # of the lines that cross a place, that have a gap there
 _MIN_CONTRAST = 40  # between ink and paper
 _INK_SHARE = 0.35  # of the contrast, that a pixel of ink differs from the paper
 
@@ -121,7 +125,9 @@ def read_lines(picture: Any) -> OcrPage:
     gray = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
     rectangles = [_bounds(box, *size) for box in boxes]
     rulings = ocr_rulings.find_rulings(gray, median(rectangle.height for rectangle in rectangles))
-    parts = [part for rectangle in rectangles for part in _divide(gray, rectangle, rulings)]
+    parts = divide_at_gutters(
+        [part for rectangle in rectangles for part in _divide(gray, rectangle, rulings)]
+    )
     lines = [
         OcrLine(text, score, part)
         for part, (text, score) in zip(
@@ -227,39 +233,82 @@ def _slant(boxes: Any) -> float:
 # ── boxes ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _divide(gray: Any, box: PixelBox, rulings: Rulings) -> list[PixelBox]:
+@dataclass(frozen=True)
+class LineStrip:
+    """A box of text, and the gaps in it that are wider than most spaces between words."""
+
+    box: PixelBox
+    gaps: Sequence[tuple[float, float]] = ()
+
+
+def _divide(gray: Any, box: PixelBox, rulings: Rulings) -> list[LineStrip]:
     """The parts of a box between drawn lines that go through it and between wide gaps."""
-    parts: list[PixelBox] = []
+    parts: list[LineStrip] = []
     edges = [box.left, *rulings.crossing(box.left, box.top, box.right, box.bottom), box.right]
     for left, right in itertools.pairwise(edges):
         if right - left > 0.3 * box.height:
             parts += _divide_at_gaps(gray, PixelBox(left, box.top, right, box.bottom))
-    return parts or [box]
+    return parts or [LineStrip(box)]
 
 
-def _divide_at_gaps(gray: Any, box: PixelBox) -> list[PixelBox]:
+def _divide_at_gaps(gray: Any, box: PixelBox) -> list[LineStrip]:
+    columns = _ink_columns(gray, box)
+    if len(columns) < 2:
+        return [LineStrip(box)]
+    steps = numpy.diff(columns)
+    gaps = [
+        (box.left + float(columns[place]), box.left + float(columns[place + 1]))
+        for place in numpy.flatnonzero(steps > _MIN_GUTTER * box.height)
+    ]
+    wide = [gap for gap in gaps if gap[1] - gap[0] > _MIN_GAP * box.height]
+    ends = [float(columns[0]) + box.left, float(columns[-1]) + box.left]
+    return [
+        LineStrip(part, [gap for gap in gaps if part.left < gap[0] and gap[1] < part.right])
+        for part in (_cut(box, wide, ends) if wide else [box])
+    ]
+
+
+def _ink_columns(gray: Any, box: PixelBox) -> Any:
+    """The columns of pixels in a box that have ink; none if it is too short to have gaps."""
     crop = _crop(gray, box)
     if box.width < 3 * box.height or not crop.size:
-        return [box]
+        return []
     paper = float(numpy.median(crop))
     contrast = float(numpy.abs(crop.astype(numpy.float32) - paper).max())
     if contrast < _MIN_CONTRAST:
-        return [box]
+        return []
     margin = max(1, round(0.12 * crop.shape[0]))  # a neighbour's letters or a drawn line may stand there
     ink = numpy.abs(crop[margin:-margin].astype(numpy.float32) - paper) > _INK_SHARE * contrast
-    columns = numpy.flatnonzero(ink.sum(axis=0) >= 2)
-    if len(columns) < 2:
-        return [box]
-    steps = numpy.diff(columns)
-    cuts = [int(place) for place in numpy.flatnonzero(steps > _MIN_GAP * box.height)]
-    parts: list[PixelBox] = []
-    first = 0
+    return numpy.flatnonzero(ink.sum(axis=0) >= 2)
+
+
+def _cut(box: PixelBox, gaps: Sequence[tuple[float, float]], ends: Sequence[float]) -> list[PixelBox]:
+    """The parts of a box between gaps; `ends` are those of its ink."""
     pad = 0.15 * box.height
-    for cut in [*cuts, len(columns) - 1]:
-        left, right = box.left + float(columns[first]) - pad, box.left + float(columns[cut]) + pad
-        parts.append(PixelBox(max(box.left, left), box.top, min(box.right, right), box.bottom))
-        first = cut + 1
-    return parts if len(parts) > 1 else [box]
+    lefts, rights = [ends[0], *(gap[1] for gap in gaps)], [*(gap[0] for gap in gaps), ends[1]]
+    return [
+        PixelBox(max(box.left, left - pad), box.top, min(box.right, right + pad), box.bottom)
+        for left, right in zip(lefts, rights, strict=True)
+    ]
+
+
+def divide_at_gutters(strips: Sequence[LineStrip]) -> list[PixelBox]:
+    """The boxes, cut where most of those that cross a place have a gap: columns that stand close to each other."""
+    if not strips:
+        return []
+    step = max(1.0, median(strip.box.height for strip in strips) / 8)
+    count = int(max(strip.box.right for strip in strips) / step) + 2
+    crossing, open_ones = numpy.zeros(count), numpy.zeros(count)
+    for strip in strips:
+        crossing[int(strip.box.left / step) + 1 : int(strip.box.right / step)] += 1
+        for left, right in strip.gaps:
+            open_ones[int(left / step) + 1 : int(right / step)] += 1
+    is_gutter = (open_ones >= _MIN_GUTTER_LINES) & (open_ones >= _GUTTER_SHARE * crossing)
+    boxes: list[PixelBox] = []
+    for strip in strips:
+        cuts = [gap for gap in strip.gaps if is_gutter[int(gap[0] / step) + 1 : int(gap[1] / step)].any()]
+        boxes += _cut(strip.box, cuts, (strip.box.left, strip.box.right)) if cuts else [strip.box]
+    return boxes
 
 
 def _bounds(corners: Any, width: int, height: int) -> PixelBox:

@@ -57,14 +57,14 @@ class FontCache:
 
     def __init__(self) -> None:
         self.compounds: set[str] = set()
-        self._is_bold: dict[int, bool] = {}
+        self._is_bold: dict[int, bool | None] = {}
 
-    def is_bold(self, textpage: Any, index: int) -> bool:
-        """Whether the letter at `index` is bold."""
+    def is_bold(self, textpage: Any, index: int) -> bool | None:
+        """Whether the letter at `index` is bold; None if its font has no name, as in Chinese pages that Chromium prints."""
         font = pdfium_c.FPDFTextObj_GetFont(pdfium_c.FPDFText_GetTextObject(textpage, index))
         key = ctypes.cast(font, ctypes.c_void_p).value or 0
         if key not in self._is_bold:
-            self._is_bold[key] = bool(key) and _is_bold_font(font)
+            self._is_bold[key] = _is_bold_font(font) if key else False
         return self._is_bold[key]
 
 
@@ -112,13 +112,16 @@ def _measure_line(textpage: Any, fonts: FontCache, text: str, start: int, end: i
     left, right, bottom, top = box
     # Of a line that begins with code or ends with a mark, the rest counts.
     size = max(_size_on_page(textpage, first), _size_on_page(textpage, last)) or abs(top - bottom) * 1.4
-    is_bold = fonts.is_bold(textpage, first) and (first == last or fonts.is_bold(textpage, last))
+    is_bold = fonts.is_bold(textpage, first)
+    if first != last and is_bold is not False:
+        is_end_bold = fonts.is_bold(textpage, last)
+        is_bold = is_bold if is_end_bold is None else is_end_bold
     # Letters have different heights: a line is as high as its font.
     own_baseline, last_baseline = baseline(textpage, first, bottom), baseline(textpage, last, last_box[2])
     return TextLine(
         text,
         size,
-        is_bold,
+        bool(is_bold),
         min(left, last_box[0]),
         max(right, last_box[1]),
         own_baseline + _ASCENT * size,
@@ -143,13 +146,13 @@ def _size_on_page(textpage: Any, index: int) -> float:
     return pdfium_c.FPDFText_GetFontSize(textpage, index) * math.hypot(_MATRIX.c, _MATRIX.d)
 
 
-def _is_bold_font(font: Any) -> bool:
+def _is_bold_font(font: Any) -> bool | None:
     if pdfium_c.FPDFFont_GetWeight(font) >= _BOLD_WEIGHT:
         return True
     length = pdfium_c.FPDFFont_GetBaseFontName(font, None, 0)
     name = ctypes.create_string_buffer(length or 1)
     pdfium_c.FPDFFont_GetBaseFontName(font, name, length)
-    return bool(_BOLD_NAME.search(name.value.decode("utf-8", "replace")))
+    return bool(_BOLD_NAME.search(name.value.decode("utf-8", "replace"))) if name.value else None
 
 
 def _join_vertical_text(lines: list[TextLine]) -> list[TextLine]:
