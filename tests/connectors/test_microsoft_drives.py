@@ -9,6 +9,7 @@ from gristmill.connectors import microsoft_drives
 from gristmill.connectors.port import Audience
 from gristmill.connectors.testing import open_kind, open_temporarily, read_all
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
+from gristmill.errors import SourceGone
 from tests.connectors.fakes.drives import FakeGraph
 from tests.connectors.fakes.tool import SECRET, FakeCall, serve_fake
 from tests.sources.site import SiteRequest, SiteResponse
@@ -70,6 +71,10 @@ async def test_an_application_signs_in_and_reads_what_it_may() -> None:
             )
             assert (audiences[0].groups, audiences[0].users) == ({"g-1", "HR Visitors"}, {"u-9": "Eve"})
             assert not audiences[1].complete
+            gone = {"responses": [{"id": "0", "status": 404}]}
+            tool.add_rule(is_batch, lambda: tool.respond(gone))
+            with pytest.raises(SourceGone):
+                await connector.find_file(file.drive, file.id)
             limit = {"responses": [{"id": "0", "status": 429, "headers": {"Retry-After": "40"}}]}
             tool.add_rule(is_batch, lambda: tool.respond(limit))
             with pytest.raises(RateLimited):

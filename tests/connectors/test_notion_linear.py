@@ -9,7 +9,7 @@ from gristmill.connectors.notion import blocks
 from gristmill.connectors.notion import connector as notion
 from gristmill.connectors.testing import open_kind, open_temporarily, read_all
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
-from gristmill.errors import Unreadable
+from gristmill.errors import SourceGone, Unreadable
 from tests.connectors.fakes.linear import FakeLinear
 from tests.connectors.fakes.notion import FakeNotion, rich
 from tests.connectors.fakes.tool import serve_fake
@@ -70,6 +70,9 @@ async def test_pages_of_notion_have_properties_files_and_marks_that_settle() -> 
             assert (await connector.fetch(read.document.ref)).mark == f"{listed} unstable"
             tool.advance_clock(200)
             assert (await connector.fetch(read.document.ref)).mark == listed
+            page.in_trash = True
+            with pytest.raises(SourceGone):
+                await connector.fetch(read.document.ref)
         tool.pages.clear()
         tool.add_rule(lambda call: call.path == "/v1/search", lambda: tool.respond({"results": []}), times=2)
         async with open_temporarily(notion.KIND, tool.config(), tool.credentials()) as connector:
