@@ -1,6 +1,7 @@
 """A fake Confluence with the part of its API that we use: Cloud with cursors and empty pages, Data Center with offsets and no email addresses."""
 
 import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +17,8 @@ class FakeConfluence(ConfluenceModel):
 
     kind = "confluence"
     v1 = "/wiki/rest/api"
+    inline_limit = 25  # attachments that come with a content
+    has_whole_index = False  # else a search by ids finds a third of them, as while the index is behind
     zone = "Asia/Kolkata"
 
     def __init__(self) -> None:
@@ -39,6 +42,7 @@ class FakeConfluence(ConfluenceModel):
             ("/spaces", self._spaces),
             ("/spaces/{number}/(?P<kind>page|blogpost)s", self._list),
             ("/(?P<kind>page|blogpost)s/{number}", self._content_v2),
+            ("/pages", self._pages_by_id),
             ("/pages/{number}/ancestors", self._ancestors),
             ("/(?P<kind>page|blogpost)s/{number}/attachments", self._attachments_v2),
             ("/spaces/{number}/permissions", self._permissions_v2),
@@ -49,6 +53,17 @@ class FakeConfluence(ConfluenceModel):
         if self.cloud:
             return re.fullmatch(r"/wiki/api/v2/(page|blogpost)s/\d+", call.path) is not None
         return call.path.endswith("/child/attachment")
+
+    def reads(self, content: Content) -> list[FakeCall]:
+        """The requests that read a page or blog post, alone or with others."""
+        paths = (f"/wiki/api/v2/{content.kind}s/{content.id}", f"{self.v1}/content/{content.id}")
+        queries = re.compile(rf"id (=|in) .*\b{content.id}\b")
+        return [
+            call
+            for call in self.calls
+            if call.path in paths
+            or ("body" in call.params.get("expand", "") and queries.match(call.params.get("cql", "")))
+        ]
 
     # ── the API ─────────────────────────────────────────────────────────────────────────────
 
@@ -102,28 +117,43 @@ class FakeConfluence(ConfluenceModel):
                 return self._space_json(space)
         raise FakeError(404)
 
-    def _cursor_page(self, call: FakeCall, rows: list[Any]) -> Any:
+    def _cursor_page(
+        self, call: FakeCall, rows: Sequence[Any], show: Callable[[Any], Any] = lambda row: row
+    ) -> Any:
         """A page by cursor; an empty page with a link to the next follows each page."""
         cursor = call.params.get("cursor", "c0")
         start = int(cursor[1:])
-        page = rows[start : start + self.page_size] if cursor[0] == "c" else []
+        size = min(self.page_size, int(call.params.get("limit", 25)))
+        page = rows[start : start + size] if cursor[0] == "c" else []
         end = start + len(page)
         links: dict[str, str] = {}
         if end < len(rows):
             links["next"] = self._next(call, f"{'e' if cursor[0] == 'c' else 'c'}{end}")
-        return {"results": page, "_links": {**links, "base": "https://x.atlassian.net/wiki"}}
+        return {
+            "results": [show(row) for row in page],
+            "_links": {**links, "base": "https://x.atlassian.net/wiki"},
+        }
 
     def _next(self, call: FakeCall, cursor: str) -> str:
         params = "&".join(f"{name}={quote(value)}" for name, value in call.params.items() if name != "cursor")
         return f"{call.path}?{params}&cursor={cursor}"
 
-    def _offset_page(self, call: FakeCall, rows: list[Any]) -> Any:
+    def _offset_page(
+        self, call: FakeCall, rows: Sequence[Any], show: Callable[[Any], Any] = lambda row: row
+    ) -> Any:
         start = int(call.params.get("start", 0))
-        page = rows[start : start + self.page_size]
+        page = rows[start : start + min(self.page_size, int(call.params.get("limit", 25)))]
         links: dict[str, str] = {}
         if start + len(page) < len(rows):
             links["next"] = f"/rest/api/x?start={start + len(page)}&limit={self.page_size}"
-        return {"results": page, "start": start, "limit": self.page_size, "size": len(page), "_links": links}
+        results = [show(row) for row in page]
+        return {
+            "results": results,
+            "start": start,
+            "limit": self.page_size,
+            "size": len(page),
+            "_links": links,
+        }
 
     def timestamp(self, when: datetime) -> str:
         return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
@@ -145,7 +175,7 @@ class FakeConfluence(ConfluenceModel):
         else:
             assert params["sort"] == "-modified-date"
             contents.sort(key=lambda content: content.updated, reverse=True)
-        return self._cursor_page(call, [self._content_v2_json(content) for content in contents])
+        return self._cursor_page(call, contents, self._content_v2_json)
 
     def _content_v2_json(self, content: Content) -> dict[str, Any]:
         return {
@@ -153,10 +183,21 @@ class FakeConfluence(ConfluenceModel):
             "status": "current",
             "title": content.title,
             "spaceId": str(content.space),
-            "parentId": None if content.parent is None else str(content.parent),
+            **self._parent_json(content),
             "version": {"number": content.version, "createdAt": self.timestamp(content.updated)},
             "_links": {"webui": f"/spaces/x/pages/{content.id}"},
         }
+
+    def _parent_json(self, content: Content) -> dict[str, Any]:
+        if content.kind != "page":
+            return {}
+        parent = None if content.parent is None else self._find_content(content.parent)
+        return {"parentId": parent and str(parent.id), "parentType": parent and parent.kind}
+
+    def _pages_by_id(self, call: FakeCall) -> Any:
+        ids = call.require_only("id", "limit", "cursor")["id"].split(",")
+        pages = [content for content in self.contents if content.kind == "page" and str(content.id) in ids]
+        return self._cursor_page(call, [self._content_v2_json(content) for content in pages])
 
     def storage(self, text: str) -> str:
         """A text as imports leave it, with an unknown macro and unclosed tags."""
@@ -221,8 +262,14 @@ class FakeConfluence(ConfluenceModel):
         params = call.require_only("cql", "expand", "limit", "cursor" if self.cloud else "start")
         rows = self.search(params["cql"])
         expand = params.get("expand", "").split(",")
-        results = [self._content_v1_json(row, expand) if isinstance(row, Content) else row for _, row in rows]
-        return self._cursor_page(call, results) if self.cloud else self._offset_page(call, results)
+        results = [row for _, row in rows]
+
+        def show(row: Any) -> Any:
+            return self._content_v1_json(row, expand) if isinstance(row, Content) else row
+
+        return (
+            self._cursor_page(call, results, show) if self.cloud else self._offset_page(call, results, show)
+        )
 
     def search(self, cql: str) -> list[tuple[datetime, Any]]:
         """The results of a CQL query, each with the time of its last change."""
@@ -237,7 +284,7 @@ class FakeConfluence(ConfluenceModel):
                 for number, (_, when) in content.files.items()
             ]
         for condition in conditions.split(" and "):
-            rows = [row for row in rows if self._passes(row, condition)]
+            rows = list(filter(self._condition(condition), rows))
         if order == "created asc":
             rows.sort(key=lambda row: row[1])
         elif order:
@@ -245,22 +292,25 @@ class FakeConfluence(ConfluenceModel):
             rows.sort(key=lambda row: (row[0], -row[1]), reverse=order.endswith("desc"))
         return [(row[0], row[2]) for row in rows]
 
-    def _passes(self, row: tuple[datetime, int, Any], condition: str) -> bool:
-        when, number, entity = row
-        kind = entity.kind if isinstance(entity, Content) else "attachment"
-        space = entity.space if isinstance(entity, Content) else entity["space"]
-        if match := re.fullmatch(r'space = "(.+)"', condition):
-            return any(candidate.id == space and candidate.key == match[1] for candidate in self.spaces)
-        if match := re.fullmatch(r"type in \(([a-z, ]+)\)", condition):
-            return kind in match[1].split(", ")
-        if match := re.fullmatch(r"type = ([a-z]+)", condition):
-            return kind == match[1]
-        if match := re.fullmatch(r"id = (\d+)", condition):
-            return number == int(match[1])
-        if match := re.fullmatch(r'lastmodified (>=|<) "(\d{4}-\d\d-\d\d \d\d:\d\d)"', condition):
+    def _condition(self, text: str) -> Callable[[tuple[datetime, int, Any]], bool]:
+        """A condition of CQL, on rows of (time, id, content)."""
+        if match := re.fullmatch(r'space = "(.+)"', text):
+            ids = {space.id for space in self.spaces if space.key == match[1]}
+            return lambda row: (row[2].space if isinstance(row[2], Content) else row[2]["space"]) in ids
+        if match := re.fullmatch(r"type (?:in \(([a-z, ]+)\)|= ([a-z]+))", text):
+            kinds = (match[1] or match[2]).split(", ")
+            return lambda row: (row[2].kind if isinstance(row[2], Content) else "attachment") in kinds
+        if match := re.fullmatch(r"id = (\d+)", text):
+            number = int(match[1])
+            return lambda row: row[1] == number
+        if match := re.fullmatch(r"id in \(([0-9, ]+)\)", text):
+            numbers = {int(part) for part in match[1].split(", ")}
+            return lambda row: row[1] in numbers and (self.has_whole_index or row[1] % 3 == 0)
+        if match := re.fullmatch(r'lastmodified (>=|<) "(\d{4}-\d\d-\d\d \d\d:\d\d)"', text):
             at = datetime.strptime(match[2], "%Y-%m-%d %H:%M").replace(tzinfo=ZoneInfo(self.zone))
-            return when >= at if match[1] == ">=" else when < at
-        raise AssertionError(condition)
+            at = at.astimezone(UTC)
+            return lambda row: row[0] >= at if match[1] == ">=" else row[0] < at
+        raise AssertionError(text)
 
     def _content_v1_json(self, content: Content, expand: list[str]) -> dict[str, Any]:
         space = next(entry for entry in self.spaces if entry.id == content.space)
@@ -282,11 +332,23 @@ class FakeConfluence(ConfluenceModel):
         if "ancestors" in expand:
             above = [] if content.kind == "comment" else list(self.chain(content))[1:]
             expanded["ancestors"] = [{"id": str(entry.id), "type": entry.kind} for entry in reversed(above)]
+        if "children.attachment.version" in expand:
+            files = [self._attachment_json(content, number) for number in content.files]
+            part = files[: self.inline_limit]
+            links = {"next": "/rest/api/x"} if len(part) < len(files) else {}
+            expanded["children"] = {
+                "attachment": {
+                    "results": part,
+                    "size": len(part),
+                    "limit": self.inline_limit,
+                    "_links": links,
+                }
+            }
         if any(entry.startswith("restrictions") for entry in expand):
             expanded["restrictions"] = {
                 "read": {"operation": "read", "restrictions": self._restrictions_json(content)}
             }
-        links = {"webui": f"/display/x/{content.id}"}
+        links = {"webui": f"/spaces/x/pages/{content.id}" if self.cloud else f"/display/x/{content.id}"}
         header = {"id": str(content.id), "type": content.kind, "status": "current", "title": content.title}
         return {**header, **expanded, "_links": links}
 

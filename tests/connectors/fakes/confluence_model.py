@@ -10,7 +10,7 @@ from tests.connectors.fakes.tool import ExpectedDocument, words_in
 
 @dataclass
 class Content:
-    """A page, a blog post or a comment."""
+    """A page, a blog post, a comment, or a folder of pages."""
 
     id: int
     kind: str
@@ -103,6 +103,8 @@ class ConfluenceModel(FakeAtlassian):
     def expected_documents(self) -> dict[str, ExpectedDocument]:
         expected: dict[str, ExpectedDocument] = {}
         for content in self.contents:
+            if content.kind == "folder":
+                continue
             text = content.text if content.kind == "comment" else f"{content.title} {content.text}"
             expected[f"{content.kind}:{content.id}"] = ExpectedDocument(words_in(text), self._acl(content))
         return expected

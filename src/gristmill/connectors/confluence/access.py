@@ -8,7 +8,7 @@ A comment is visible to those who see its page. What Confluence does not return 
 the credentials may not read, a group without its members, a role instead of a group.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gristmill.connectors.atlassian import EVERYBODY, UNKNOWN, AtlassianUser, UserSet, UserSetCache
@@ -17,6 +17,7 @@ from gristmill.connectors.json_values import as_dict, as_list
 from gristmill.connectors.port import Audience
 from gristmill.errors import SourceGone, Unreadable
 
+RESTRICTIONS_EXPAND = "restrictions.read.restrictions.user,restrictions.read.restrictions.group"
 _INLINE_LIMIT = 25  # users or groups that a search returns; where there are as many, the page is asked
 
 
@@ -50,6 +51,16 @@ class ConfluenceAccess:
             except (SourceGone, Unreadable):
                 self._restrictions[number] = UNKNOWN
         return self._restrictions[number]
+
+    async def load_restrictions(self, numbers: Iterable[str]) -> None:
+        """Look up the restrictions of many pages with few requests. What a search doesn't return is looked up when needed."""
+        unknown = sorted({number for number in numbers if number not in self._restrictions})
+        try:
+            contents = await self._api.search_ids(unknown, RESTRICTIONS_EXPAND)
+        except (SourceGone, Unreadable):
+            return
+        for content in contents.values():
+            await self.cache_restrictions(content)
 
     async def cache_restrictions(self, content: Mapping[str, Any]) -> None:
         """Take a page's restrictions from a search result, if that has all of them."""

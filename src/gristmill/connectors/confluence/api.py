@@ -2,12 +2,13 @@
 
     pages, blog posts, spaces      Cloud: /wiki/api/v2, by cursors; elsewhere /rest/api/content/search, by CQL and offsets
     comments, attachments          CQL on both
+    many contents by id            CQL on both, with bodies, restrictions and attachments
     restrictions, groups, users    /wiki/rest/api on Cloud, /rest/api elsewhere
 
 A page of a list may be empty and still have a next one, which is followed a few times.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
@@ -19,7 +20,8 @@ from gristmill.connectors.transport import ApiResponse, Params, Transport
 from gristmill.errors import Unreadable
 
 IDS_PAGE_SIZE = 200
-PAGE_SIZE = 50  # with bodies
+PAGE_SIZE = 50  # with bodies: Data Center returns no more, and Cloud may return fewer
+_IDS_AT_ONCE = 100  # in the address of a request
 _MAX_EMPTY_PAGES = 20
 _MAX_PAGES = 20_000
 _RESTRICTIONS_EXPAND = "restrictions.user,restrictions.group"
@@ -87,10 +89,29 @@ class ConfluenceApi:
         params: Params = {"cql": cql, "expand": expand or None, "limit": limit, **cursor_param}
         return await self._fetch_page(f"{self._v1}/content/search", params)
 
-    async def ancestors(self, kind: str, number: str) -> list[str]:
+    async def search_ids(self, numbers: Sequence[str], expand: str) -> dict[str, dict[str, Any]]:
+        """Those of these contents that a search finds, by id. Its index can be some seconds behind."""
+        contents: dict[str, dict[str, Any]] = {}
+        for start in range(0, len(numbers), _IDS_AT_ONCE):
+            part, cursor = numbers[start : start + _IDS_AT_ONCE], None
+            for _ in range(_MAX_PAGES):  # a page may be smaller than was asked for
+                page = await self.search(f"id in ({', '.join(part)})", expand, len(part), cursor)
+                contents |= {str(content.get("id")): content for content in page.results}
+                if page.next_cursor is None or page.next_cursor == cursor:
+                    break
+                cursor = page.next_cursor
+        return contents
+
+    async def pages_by_id(self, numbers: Sequence[str]) -> list[dict[str, Any]]:
+        """Cloud: those of these pages that the credentials can see, without bodies."""
+        pages: list[dict[str, Any]] = []
+        for start in range(0, len(numbers), _IDS_AT_ONCE):
+            ids = ",".join(numbers[start : start + _IDS_AT_ONCE])
+            pages += [page async for page in self._iter_all(f"{self._v2}/pages", {"id": ids, "limit": 250})]
+        return pages
+
+    async def ancestors(self, number: str) -> list[str]:
         """Cloud: the ids of a page's ancestors, of whatever type."""
-        if kind != "page":
-            return []
         data = await self._get(f"{self._v2}/pages/{number}/ancestors", {"limit": 250})
         return [str(as_dict(ancestor).get("id")) for ancestor in as_list(data.get("results"))]
 

@@ -7,6 +7,7 @@
 
     Cloud               pages and blog posts are listed by id (listing/by_id.py), comments by CQL
     Data Center         everything by CQL, in minutes of a measured time zone (listing/by_minute.py)
+    both                listed pages and blog posts are read fifty at a time, with all that belongs to them (content_loader.py)
 
 A comment does not change its page, so it is a document of its own. A new attachment makes its page be read again. `access.py`
 resolves who may see what.
@@ -21,8 +22,10 @@ from pydantic import Field
 
 from gristmill.connectors import markup
 from gristmill.connectors.atlassian import AtlassianConfig, AtlassianCredentials
-from gristmill.connectors.confluence.access import ConfluenceAccess
+from gristmill.connectors.confluence.access import RESTRICTIONS_EXPAND, ConfluenceAccess
+from gristmill.connectors.confluence.ancestors import AncestorResolver
 from gristmill.connectors.confluence.api import IDS_PAGE_SIZE, PAGE_SIZE, ConfluenceApi
+from gristmill.connectors.confluence.content_loader import ContentLoader, inline_attachments
 from gristmill.connectors.confluence.queries import (
     ContentIdListing,
     ContentQuery,
@@ -54,7 +57,6 @@ CHECKPOINT_VERSION = 1
 PAGE_KIND, BLOG, COMMENT = "page", "blogpost", "comment"
 _LONG_BODY = 50_000
 _FULL_EXPAND = "version,body.storage,space,container,ancestors"
-_RESTRICTIONS_EXPAND = "restrictions.read.restrictions.user,restrictions.read.restrictions.group"
 _ACCESS_BATCH = 500
 
 
@@ -80,9 +82,9 @@ class ConfluenceConnector(Connector):
     def __init__(self, config: ConfluenceConfig, api: ConfluenceApi) -> None:
         super().__init__(api.transport)
         self._config, self.api = config, api
-        self._access = ConfluenceAccess(api)
+        self._access, self.ancestors = ConfluenceAccess(api), AncestorResolver(api)
+        self.loader = ContentLoader(api, self._access, self.ancestors, with_attachments=config.attachments)
         self._spaces: dict[str, dict[str, Any]] | None = None
-        self._chains: dict[str, tuple[str, ...]] = {}
         self._zone: UserTimeZone | None = None
         self._missing: list[str] = []
 
@@ -111,13 +113,26 @@ class ConfluenceConnector(Connector):
         number, kind = ref.source_id.partition(":")[2], ref.stream.kind
         if self.api.cloud and kind != COMMENT:
             content = await self.api.content(kind, number)
+            self.ancestors.record_parents([content])
             space = str(content.get("spaceId"))
             if content.get("status") != "current":
                 raise SourceGone(f"{ref.source_id} is no longer there.")
         else:
             content = await self._fetch_by_cql(number, kind)
             space = str(as_dict(content.get("space")).get("id"))
-        stream = Stream(f"space:{space}", kind)
+        return await self._build_if_followed(ref, content, space)
+
+    async def load(self, ref: DocumentRef, version: int | None = None) -> Document:
+        """One document as it is now; requested together with others that were announced to the loader."""
+        content = await self.loader.load(str(ref.locator["id"]))
+        number = None if content is None else as_dict(content.get("version")).get("number")
+        is_older = version is not None and (not isinstance(number, int) or number < version)
+        if content is None or content.get("type") != ref.stream.kind or is_older:
+            return await self.fetch(ref)
+        return await self._build_if_followed(ref, content, str(as_dict(content.get("space")).get("id")))
+
+    async def _build_if_followed(self, ref: DocumentRef, content: dict[str, Any], space: str) -> Document:
+        stream = Stream(f"space:{space}", ref.stream.kind)
         if space not in await self._find_spaces() or stream not in self._streams(space):
             raise SourceGone(f"{ref.source_id} is in a space that is not followed.")
         return await self.build_document(content, stream)
@@ -215,7 +230,7 @@ class ConfluenceConnector(Connector):
             url=self._url(content),
             updated_at=parse_time(version.get("createdAt") or version.get("when")),
             metadata={"type": kind, "space": str((await self._find_spaces())[space].get("key"))},
-            attachments=await self._fetch_attachments(kind, number),
+            attachments=await self._attachments(kind, content),
         )
 
     async def _to_markdown(self, storage: str) -> str:
@@ -224,27 +239,13 @@ class ConfluenceConnector(Connector):
         return await asyncio.to_thread(markup.storage, storage)
 
     async def _chain(self, kind: str, content: dict[str, Any]) -> tuple[str, ...]:
-        """The pages whose restrictions apply: the page itself, and all its ancestors."""
-        number = str(content.get("id"))
-        if kind != COMMENT:
-            if isinstance(content.get("ancestors"), list):
-                ancestors = [str(as_dict(ancestor).get("id")) for ancestor in as_list(content["ancestors"])]
-            else:
-                ancestors = await self.api.ancestors(kind, number)
-            self._chains[number] = (*ancestors, number)
-            await self._access.cache_restrictions(content)
-            return self._chains[number]
-        container = as_dict(content.get("container"))
-        page = str(container.get("id"))
-        if page not in self._chains:
-            if self.api.cloud:
-                ancestors = await self.api.ancestors(str(container.get("type")), page)
-                self._chains[page] = (*ancestors, page)
-            else:
-                page_content = await self.api.by_id(page, "ancestors")
-                ancestor_list = as_list(page_content.get("ancestors"))
-                self._chains[page] = (*(str(as_dict(ancestor).get("id")) for ancestor in ancestor_list), page)
-        return self._chains[page]
+        """The pages whose restrictions apply: the page itself, and all its ancestors; of a comment, those of its page."""
+        if kind == COMMENT:
+            container = as_dict(content.get("container"))
+            return await self.ancestors.chain(str(container.get("type")), str(container.get("id")))
+        self.ancestors.record_ancestors(content)
+        await self._access.cache_restrictions(content)
+        return await self.ancestors.chain(kind, str(content.get("id")))
 
     def _url(self, content: dict[str, Any]) -> str | None:
         webui = as_dict(content.get("_links")).get("webui")
@@ -252,11 +253,13 @@ class ConfluenceConnector(Connector):
             return None
         return f"{self._config.site}{'/wiki' if self.api.cloud else ''}{webui}"
 
-    async def _fetch_attachments(self, kind: str, number: str) -> tuple[Attachment, ...]:
+    async def _attachments(self, kind: str, content: dict[str, Any]) -> tuple[Attachment, ...]:
         if kind == COMMENT or not self._config.attachments:
             return ()
+        number = str(content.get("id"))
+        files = inline_attachments(content)
         attachments: list[Attachment] = []
-        for file in await self.api.attachments(kind, number):
+        for file in await self.api.attachments(kind, number) if files is None else files:
             name = str(file.get("title") or file.get("id"))
             version = as_dict(file.get("version")).get("number") or 1
             size = file.get("fileSize") or as_dict(file.get("extensions")).get("fileSize")
@@ -288,7 +291,7 @@ class ConfluenceConnector(Connector):
         kinds = ", ".join(stream.kind for stream in self._streams(number) if stream.kind != COMMENT)
         chains: dict[str, tuple[str, ...]] = {}
         audience_by_source: dict[str, str] = {}
-        expand = f"ancestors,{_RESTRICTIONS_EXPAND}"
+        expand = f"ancestors,{RESTRICTIONS_EXPAND}"
         for content in await self._search_all(
             f'space = "{space["key"]}" and type in ({kinds})', expand, PAGE_SIZE
         ):

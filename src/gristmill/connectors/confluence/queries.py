@@ -9,12 +9,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+from gristmill.connectors.confluence.ancestors import AncestorResolver
 from gristmill.connectors.confluence.api import (
     IDS_PAGE_SIZE,
     PAGE_SIZE,
     ConfluenceApi,
     ResultPage,
 )
+from gristmill.connectors.confluence.content_loader import ContentLoader
 from gristmill.connectors.json_values import as_dict, parse_time
 from gristmill.connectors.listing import by_id
 from gristmill.connectors.listing.by_minute import (
@@ -28,10 +30,7 @@ from gristmill.connectors.port import Document, DocumentRef, Stream
 from gristmill.errors import SourceGone, Unreadable
 
 _MINUTE_FORMAT = "%Y-%m-%d %H:%M"
-_FULL_EXPAND = (
-    "version,body.storage,space,container,ancestors,"
-    "restrictions.read.restrictions.user,restrictions.read.restrictions.group"
-)
+_COMMENT_EXPAND = "version,body.storage,space,container"
 _MAX_PAGES = 1000
 _STABLE_AFTER = timedelta(seconds=2)
 
@@ -40,9 +39,15 @@ class ContentReader(Protocol):
     """Builds documents from contents."""
 
     api: ConfluenceApi
+    loader: ContentLoader
+    ancestors: AncestorResolver
 
     async def build_document(self, content: dict[str, Any], stream: Stream) -> Document:
         """The document of a content."""
+        ...
+
+    async def load(self, ref: DocumentRef, version: int | None = None) -> Document:
+        """One document as it is now, or newer than `version` says; with others, if it was announced."""
         ...
 
     async def fetch(self, ref: DocumentRef) -> Document:
@@ -82,15 +87,14 @@ class ContentQuery:
             and not window.descending
         ):
             kinds.append("attachment")
+        is_full = self.stream.kind == "comment" and not window.ids_only
         page = await self.reader.api.search(
             self._cql(kinds, window),
-            "version" if window.ids_only else _FULL_EXPAND,
-            IDS_PAGE_SIZE if window.ids_only else PAGE_SIZE,
+            _COMMENT_EXPAND if is_full else "version,container",
+            PAGE_SIZE if is_full else IDS_PAGE_SIZE,
             cursor,
         )
-        rows = [
-            row for content in page.results if (row := self._row(content, light=window.ids_only)) is not None
-        ]
+        rows = [row for content in page.results if (row := self._row(content, light=not is_full)) is not None]
         self._started_at = started_at = self._started_at or page.now
         self._server_now = page.now
         # In the first run, a page is read together with its older attachments.
@@ -111,11 +115,21 @@ class ContentQuery:
             conditions.append(f'lastmodified < "{self._zone.latest_text(window.before, _MINUTE_FORMAT)}"')
         return f"{' and '.join(conditions)} order by lastmodified {'desc' if window.descending else 'asc'}"
 
+    def expect(self, rows: Sequence[QueryRow]) -> None:
+        """These rows will be read next."""
+        if self.stream.kind == "comment":
+            containers = [as_dict(as_dict(row.data).get("container")) for row in rows]
+            self.reader.loader.expect_comments(
+                (str(page.get("type")), str(page.get("id"))) for page in containers
+            )
+        else:
+            self.reader.loader.expect(row.ref.locator["id"] for row in rows)
+
     async def fetch_documents(self, row: QueryRow) -> Sequence[Document]:
         """The document of a content; or of an attachment's page, unless that was read after the attachment came."""
         source_id = row.ref.source_id
         if (
-            row.data is None
+            not row.is_document
             and source_id in self._read_at
             and row.updated_at < self._read_at[source_id] - _STABLE_AFTER
         ):
@@ -123,8 +137,12 @@ class ContentQuery:
         self._read_at[source_id] = self._server_now
         try:
             if row.data is not None:
+                await self.reader.loader.load_containers()
                 return [await self.reader.build_document(row.data, self.stream)]
-            return [await self.reader.fetch(row.ref)]
+            document = await self.reader.load(row.ref)
+            if document.ref.stream != self.stream:
+                raise SourceGone(f"{source_id} is in another space now.")
+            return [document]
         except BaseException:
             self._read_at.pop(source_id, None)
             raise
@@ -169,6 +187,7 @@ class ContentIdListing:
         """A page of contents; empty pages that have a next one are skipped."""
         for _ in range(_MAX_PAGES):
             page = await self._fetch_list("id", cursor)
+            self._query.reader.ancestors.record_parents(page.results)
             if page.results or page.next_cursor is None or page.next_cursor == cursor:
                 more = None if page.next_cursor == cursor else page.next_cursor
                 return by_id.IdPage([self._entry(content) for content in page.results], more, page.now)
@@ -181,6 +200,7 @@ class ContentIdListing:
         cursor: str | None = None
         for _ in range(_MAX_PAGES):
             page = await self._fetch_list("-modified-date", cursor)
+            self._query.reader.ancestors.record_parents(page.results)
             entries = [self._entry(content) for content in page.results]
             recent += [entry for entry in entries if entry.updated_at >= since]
             older = any(entry.updated_at < since for entry in entries)
@@ -196,9 +216,13 @@ class ContentIdListing:
         rows = await self._query.attachments_since(since)
         return [by_id.IdEntry(row.id, row.updated_at, row.ref) for row in rows]
 
+    def expect(self, entries: Sequence[by_id.IdEntry]) -> None:
+        """These entries will be read next."""
+        self._query.reader.loader.expect(entry.ref.locator["id"] for entry in entries)
+
     async def fetch_documents(self, entry: by_id.IdEntry) -> Sequence[Document]:
         """The document of a page or blog post."""
-        document = await self._query.reader.fetch(entry.ref)
+        document = await self._query.reader.load(entry.ref, entry.data)
         if document.ref.stream != self._stream:
             raise SourceGone(f"{entry.ref.source_id} is in another space now.")
         return [document]
@@ -209,7 +233,8 @@ class ContentIdListing:
     def _entry(self, content: dict[str, Any]) -> by_id.IdEntry:
         number = str(content.get("id"))
         ref = DocumentRef(f"{self._stream.kind}:{number}", self._stream, {"id": number})
-        return by_id.IdEntry(number, _parse_updated_at(content), ref)
+        version = as_dict(content.get("version")).get("number")
+        return by_id.IdEntry(number, _parse_updated_at(content), ref, version)
 
 
 async def measure_time_zone(api: ConfluenceApi) -> UserTimeZone:

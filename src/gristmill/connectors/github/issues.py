@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gristmill.connectors.github.api import Comment, GitHubApi, Issue, Repository
-from gristmill.connectors.listing.by_updated_at import UpdatedEntry, UpdatedPage
+from gristmill.connectors.listing.by_updated_at import UpdatedEntry, UpdatedListing, UpdatedPage
 from gristmill.connectors.markup.sections import comment_section, join_sections
 from gristmill.connectors.port import Document, DocumentRef, Stream
 from gristmill.errors import SourceGone
@@ -14,7 +14,7 @@ ISSUE = "issue"
 
 
 @dataclass(frozen=True)
-class IssueListing:
+class IssueListing(UpdatedListing):
     """The issues and pull requests of a repository, for `listing.by_updated_at`."""
 
     api: GitHubApi

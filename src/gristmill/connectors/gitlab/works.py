@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from gristmill.connectors.gitlab.api import GitLabApi, Note, Project, WorkItem, WorkKind
-from gristmill.connectors.listing.by_updated_at import UpdatedEntry, UpdatedPage
+from gristmill.connectors.listing.by_updated_at import UpdatedEntry, UpdatedListing, UpdatedPage
 from gristmill.connectors.markup.sections import comment_section, join_sections
 from gristmill.connectors.port import Document, DocumentRef, Stream
 
 
 @dataclass(frozen=True)
-class WorkListing:
+class WorkListing(UpdatedListing):
     """Issues or merge requests of a project, for `listing.by_updated_at`."""
 
     api: GitLabApi

@@ -24,6 +24,7 @@ from gristmill.connectors.json_values import as_dict, as_list, parse_time
 from gristmill.connectors.listing import by_updated_at
 from gristmill.connectors.listing.by_minute import (
     ByMinuteListing,
+    MinuteQuery,
     QueryPage,
     QueryRow,
     QueryWindow,
@@ -269,7 +270,7 @@ class JiraConnector(Connector):
         return sorted(attachments, key=lambda attachment: attachment.source_id)
 
 
-class _IssueQuery:
+class _IssueQuery(MinuteQuery):
     """The issues of a project, for `listing.by_minute`."""
 
     def __init__(

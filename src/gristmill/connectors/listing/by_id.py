@@ -40,6 +40,7 @@ class IdEntry:
     key: str
     updated_at: datetime
     ref: DocumentRef
+    data: Any = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,10 @@ class IdListing(Protocol):
 
     async def attachment_changes_since(self, since: datetime) -> Sequence[IdEntry]:
         """Entries whose attachments changed at or after an instant."""
+        ...
+
+    def expect(self, entries: Sequence[IdEntry]) -> None:
+        """These entries will be read next, in this order: a tool that returns many at once can be asked for them together."""
         ...
 
     async def fetch_documents(self, entry: IdEntry) -> Sequence[Document]:
@@ -115,6 +120,7 @@ async def read(
             for entry in page.entries
             if (start is None or entry.updated_at >= start) and not state.is_known(entry)
         ]
+        listing.expect(changed)
         result = await fetch_all(changed, lambda entry: entry.ref, listing.fetch_documents)
         state.record(changed[: result.handled], page.now)
         changed_ids = {entry.ref.source_id for entry in changed}
@@ -159,6 +165,7 @@ async def _read_late_changes(
         ):
             to_read.setdefault(entry.ref.source_id, entry)
     entries = list(to_read.values())
+    listing.expect(entries)
     result = await fetch_all(entries, lambda entry: entry.ref, listing.fetch_documents)
     state.record(entries[: result.handled], started_at)
     state.record([entry for entry in attachment_changes if entry.ref.source_id in state.read_ids], started_at)

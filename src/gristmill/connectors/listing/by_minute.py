@@ -72,6 +72,9 @@ class MinuteQuery(Protocol):
         """One page of what changed in a window."""
         ...
 
+    def expect(self, rows: Sequence[QueryRow]) -> None:
+        """These rows will be read next, in this order."""
+
     async def fetch_documents(self, row: QueryRow) -> Sequence[Document]:
         """The documents of a row."""
         ...
@@ -108,6 +111,10 @@ class ByMinuteListing:
         if start is None:
             return UpdatedPage([], has_more=False, now=datetime.now(UTC))
         return await self._first_page(start + MINUTE)
+
+    def expect(self, entries: Sequence[UpdatedEntry]) -> None:
+        """These entries will be read next."""
+        self._query.expect([entry.data for entry in entries])
 
     async def fetch_documents(self, entry: UpdatedEntry) -> Sequence[Document]:
         """The documents of an entry."""

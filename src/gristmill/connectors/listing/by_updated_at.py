@@ -74,6 +74,9 @@ class UpdatedListing(Protocol):
         """Entries that changed at or after an instant, oldest change first."""
         ...
 
+    def expect(self, entries: Sequence[UpdatedEntry]) -> None:
+        """These entries will be read next, in this order: a tool that returns many at once can be asked for them together."""
+
     async def fetch_documents(self, entry: UpdatedEntry) -> Sequence[Document]:
         """The documents of an entry."""
         ...
@@ -127,11 +130,9 @@ async def _read_changes(
     while True:
         page = await _fetch_page(listing, pager)
         new_entries = [entry for entry in page.entries if state.recent.get(entry.key) != entry.updated_at]
-        result = await fetch_all(
-            [entry for entry in new_entries if entry.is_followed],
-            lambda entry: entry.ref,
-            listing.fetch_documents,
-        )
+        followed = [entry for entry in new_entries if entry.is_followed]
+        listing.expect(followed)
+        result = await fetch_all(followed, lambda entry: entry.ref, listing.fetch_documents)
         handled = _entries_until(new_entries, result.handled)
         new_keys = {entry.key for entry in new_entries}
         unchanged = [
