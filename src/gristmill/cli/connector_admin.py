@@ -183,6 +183,31 @@ async def pause_or_resume(session: ClientSession, out: Console, name: str, actio
     return updated
 
 
+async def set_up_push(session: ClientSession, out: Console, name: str, action: str) -> dict[str, Any]:
+    """Show where a connector's tool reports changes; create its secret (`new`), or accept no reports (`off`)."""
+    connector = await connector_by_name(session, name)
+    path = f"/connectors/{connector['id']}/push"
+    if action == "off":
+        await session.call("DELETE", f"{path}/secret")
+        out.print(f"[bold]{escape(name)}[/bold] accepts no pushes.")
+        return await session.call("GET", path)
+    push = (
+        await session.call("POST", f"{path}/secret") if action == "new" else await session.call("GET", path)
+    )
+    out.print(f"Address: {escape(push['url'])}", soft_wrap=True)
+    if action == "new":
+        out.print(f"Secret:  {escape(push['secret'])}", soft_wrap=True)
+        out.print(f"Both:    {escape(push['urlWithSecret'])}", soft_wrap=True)
+        out.print(
+            "Enter them in the tool: the secret is shown only once. Tools that don't sign get the last address."
+        )
+    elif push["enabled"]:
+        out.print(f"Last push: {push['lastPushAt'] or 'none yet'}")
+    else:
+        out.print("No secret yet. Create one with --new-secret.")
+    return push
+
+
 async def delete(session: ClientSession, out: Console, name: str, on_delete: str) -> dict[str, Any]:
     """Delete a connector."""
     connector = await connector_by_name(session, name)

@@ -175,6 +175,34 @@ def connector_resume(name: ConnectorName, as_json: AsJson = False, data_dir: Dat
     )
 
 
+@connector.command(
+    "push",
+    examples=["gristmill connector push work", "gristmill connector push work --new-secret"],
+)
+def connector_push(
+    name: ConnectorName,
+    new_secret: Annotated[
+        bool,
+        typer.Option(
+            "--new-secret", help="Create the secret, or another one in its place. It is shown once."
+        ),
+    ] = False,
+    off: Annotated[bool, typer.Option("--off", help="Accept no pushes any more.")] = False,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Show where a tool reports changes, so that a run starts at once, or set it up."""
+    from gristmill.cli import connector_admin as connectors
+
+    action = "off" if off else "new" if new_secret else "show"
+    print_json(
+        run_with_client(
+            lambda session: connectors.set_up_push(session, console(as_json), name, action), data_dir
+        ),
+        as_json,
+    )
+
+
 @connector.command("delete", examples=["gristmill connector delete work --detach"])
 def connector_delete(
     name: ConnectorName,

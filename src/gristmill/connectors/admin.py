@@ -21,7 +21,7 @@ import psycopg
 from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, BaseId
 from gristmill.catalog.access import parse_acl
-from gristmill.connectors import audience_store, store
+from gristmill.connectors import audience_store, push, store
 from gristmill.connectors.document_store import forget_records
 from gristmill.connectors.model import (
     ConnectorChanges,
@@ -184,7 +184,7 @@ async def start_sync(
                 tx,
                 connector_id,
                 queued.id,
-                manual=True,
+                "manual",
                 force=force,
                 dry_run=dry_run,
                 allow_deletions=allow_deletions,
@@ -198,7 +198,9 @@ async def start_sync(
 async def cancel_sync(db: Database, connector_id: ConnectorId) -> ConnectorRun:
     """End the open run. What it stored stays; the next run reads the rest."""
     async with db.transaction() as tx:
+        await push.lock(tx, connector_id)
         connector = await require_connector(tx, connector_id)
+        await push.forget(tx, connector_id)
         await jobs.cancel_by_subject(tx, [connector_id])
         run = await store.find_open_run(tx, connector_id)
         if run is None or not await store.end_run(tx, run.id, "cancelled"):
@@ -214,6 +216,7 @@ async def delete(db: Database, connector_id: ConnectorId, on_delete: OnDelete) -
     async with db.connection() as tx:
         bases = (await require_connector(tx, connector_id)).base_ids
     async with db.transaction() as tx:
+        await push.lock(tx, connector_id)
         locked_bases = await _lock_bases(tx, bases)
         connector = await require_connector(tx, connector_id)
         await jobs.cancel_by_subject(tx, [connector_id])
@@ -258,7 +261,9 @@ async def require_run(tx: Tx, run_id: RunId) -> ConnectorRun:
 
 
 async def repair(tx: Tx, limit: int) -> int:
-    """For the reconciler: end runs whose job is gone, and give connectors back their schedules; how many of both."""
+    """For the reconciler: queue runs that are due, end runs whose job is gone, and give connectors back their schedules; how
+    many of all."""
+    due_count = await push.repair(tx, limit)
     orphans = await store.find_orphan_runs(tx, limit)
     for run_id in orphans:
         await store.add_log_line(tx, run_id, "The job of this run is gone.", "error")
@@ -268,7 +273,7 @@ async def repair(tx: Tx, limit: int) -> int:
         connector = await find_connector(tx, connector_id)
         if connector is not None:
             await _put_schedules(tx, connector)
-    return len(orphans) + len(unscheduled)
+    return due_count + len(orphans) + len(unscheduled)
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ from collections import Counter
 from contextlib import aclosing
 
 from gristmill import jobs
-from gristmill.connectors import document_store, store
+from gristmill.connectors import document_store, push, store
 from gristmill.connectors.model import ConnectorRow, ConnectorRun
 from gristmill.connectors.port import Connector, Stream
 from gristmill.connectors.prune import is_mass_deletion
@@ -66,6 +66,7 @@ async def dry_run(
             if batch.is_listing_complete:
                 listed_streams.add(batch.stream)
     async with db.transaction() as tx:
+        await push.lock(tx, row.id)
         await jobs.fence(tx, job)
         total = await document_store.count_documents(tx, row.id)
         prune_count = await _count_gone(tx, row, ids_by_stream, listed_streams)
@@ -84,6 +85,7 @@ async def dry_run(
         await store.add_log_line(tx, run.id, message)
         await store.end_run(tx, run.id, "success")
         await jobs.complete(tx, job)
+        await push.follow_up(tx, row)
 
 
 async def _count_gone(

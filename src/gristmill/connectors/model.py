@@ -18,6 +18,7 @@ from gristmill.jobs import JobId
 
 ConnectorId = NewType("ConnectorId", UUID)
 RunId = NewType("RunId", UUID)
+RunTrigger = Literal["schedule", "manual", "push"]
 RunStatus = Literal["running", "success", "completed_with_errors", "partial", "failed", "cancelled"]
 RunStage = Literal["reading", "pruning", "indexing", "ended"]
 RunLogLevel = Literal["info", "warning", "error"]
@@ -97,7 +98,7 @@ class ConnectorRun:
     id: RunId
     connector_id: ConnectorId
     job_id: JobId
-    trigger: Literal["schedule", "manual"]
+    trigger: RunTrigger
     status: RunStatus
     stage: RunStage
     force: bool

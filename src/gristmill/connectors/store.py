@@ -25,6 +25,7 @@ from gristmill.connectors.model import (
     RunLogLine,
     RunStage,
     RunStatus,
+    RunTrigger,
 )
 from gristmill.db import Queries, Tx
 from gristmill.identity import OrgId
@@ -170,8 +171,8 @@ async def begin_run(
     tx: Tx,
     connector_id: ConnectorId,
     job_id: JobId,
+    trigger: RunTrigger,
     *,
-    manual: bool,
     force: bool = False,
     dry_run: bool = False,
     allow_deletions: bool = False,
@@ -183,7 +184,7 @@ async def begin_run(
         "begin_run",
         connector=connector_id,
         job=job_id,
-        trigger="manual" if manual else "schedule",
+        trigger=trigger,
         force=force,
         dry_run=dry_run,
         allow_deletions=allow_deletions,

@@ -16,6 +16,7 @@
     a base's queue is full                   waits until there is room, and continues from its checkpoints
     the tool does not respond                is retried from its checkpoints; fails after nine attempts without progress
     the worker is killed                     is continued from its checkpoints by another worker
+    the tool pushes meanwhile                is followed by another one (push.py)
     a user cancels it                        is cancelled; what it stored stays
 
 Every write checks the job's lease, so that only one of two workers that run the same job writes.
@@ -29,7 +30,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from gristmill import catalog, faults, jobs
-from gristmill.connectors import audience_store, document_store, store
+from gristmill.connectors import audience_store, document_store, push, store
 from gristmill.connectors.batch_writer import BatchWriter
 from gristmill.connectors.dry_run import dry_run
 from gristmill.connectors.listing.details import fetch_all
@@ -38,7 +39,6 @@ from gristmill.connectors.moves import rename_moved
 from gristmill.connectors.port import (
     Audience,
     Batch,
-    Checkpoints,
     Connector,
     ConnectorKind,
     Document,
@@ -46,10 +46,16 @@ from gristmill.connectors.port import (
 )
 from gristmill.connectors.prune import Pruner
 from gristmill.connectors.registry import ConnectorRegistry
+from gristmill.connectors.run_reports import (
+    describe_hidden_documents,
+    estimate_total,
+    mass_deletion_error,
+    report_problems,
+)
 from gristmill.connectors.streams import closable
 from gristmill.connectors.transport import RateLimited
 from gristmill.db import Database, Tx
-from gristmill.errors import GristmillError, SourceGone, Unreadable
+from gristmill.errors import GristmillError
 from gristmill.jobs import Activity, Done, Job, Outcome, QueueLimits, Snooze
 from gristmill.operations.next_job import has_room
 from gristmill.sources.blobs import BlobStore
@@ -66,7 +72,6 @@ _FULL_QUEUE_PAUSE = timedelta(seconds=30)
 _BUSY_PAUSE = timedelta(seconds=1)  # until another run has ended, here or in another worker
 _MAX_RETRIED_FAILURES = 1000  # of earlier runs, in one run
 _UNREAD_BATCH = 50
-_MAX_LOGGED_PROBLEMS = 20
 
 
 @dataclass(frozen=True)
@@ -122,8 +127,11 @@ class Synchroniser:
 
     async def record_failure(self, tx: Tx, job: Job, error: GristmillError) -> None:
         """The job is dead: end its run as failed."""
+        connector_id = ConnectorId(SyncConnector.of(job).connector_id)
+        await push.lock(tx, connector_id)
         await jobs.fence(tx, job)
-        run = await store.find_open_run(tx, ConnectorId(SyncConnector.of(job).connector_id))
+        await push.forget(tx, connector_id)
+        run = await store.find_open_run(tx, connector_id)
         if run is not None:
             await store.add_log_line(tx, run.id, f"{error.message} ({error.code})", "error")
             await store.end_run(tx, run.id, "failed", error.code, error.message)
@@ -133,6 +141,7 @@ class Synchroniser:
     async def _open_run(self, job: Job) -> _CurrentRun | None:
         connector_id = ConnectorId(SyncConnector.of(job).connector_id)
         async with self._db.transaction() as tx:
+            is_pushed = await push.lock(tx, connector_id)
             await jobs.fence(tx, job)
             row = await store.find_connector(tx, connector_id)
             if row is None:
@@ -146,7 +155,9 @@ class Synchroniser:
                 )
                 run = None
             if run is None:
-                run = await store.begin_run(tx, connector_id, job.id, manual=False)
+                trigger = "push" if is_pushed else "schedule"
+                run = await store.begin_run(tx, connector_id, job.id, trigger)
+                await push.forget(tx, connector_id)
                 await store.add_log_line(tx, run.id, "Started.")
         return _CurrentRun(row, run, self._registry.kind(row.type))
 
@@ -177,8 +188,8 @@ class Synchroniser:
             async with self._db.transaction() as tx:
                 await jobs.fence(tx, job)
                 if row.acl is None:
-                    problems += await _describe_hidden_documents(tx, row)
-                await _report_problems(tx, row, run, problems)
+                    problems += await describe_hidden_documents(tx, row)
+                await report_problems(tx, row, run, problems)
                 await store.set_stage(tx, run.id, "pruning")
         await self._pruner.prune(job, row, run, connector)
         async with self._db.transaction() as tx:
@@ -203,7 +214,7 @@ class Synchroniser:
             for stream_row in stream_rows
             if stream_row.last_run_id == run.id and stream_row.listed
         }
-        if run.total_items is None and (total := await _estimate(connector, checkpoints)) is not None:
+        if run.total_items is None and (total := await estimate_total(connector, checkpoints)) is not None:
             await faults.point("sync.estimated")
             async with self._db.transaction() as tx:
                 await jobs.fence(tx, job)
@@ -218,7 +229,7 @@ class Synchroniser:
                 if batch.documents and not await self._has_room(row):
                     return Snooze(_FULL_QUEUE_PAUSE)
                 if time.monotonic() > deadline and (advanced or batch.is_listing_complete):
-                    return await self._continue_later(job, run)
+                    return await self._continue_later(job, row, run)
         return await self._read_unread(job, current, connector, deadline)
 
     async def _has_room(self, row: ConnectorRow) -> bool:
@@ -250,7 +261,7 @@ class Synchroniser:
             if not await self._has_room(current.row):
                 return Snooze(_FULL_QUEUE_PAUSE)
             if time.monotonic() > deadline:
-                return await self._continue_later(job, current.run)
+                return await self._continue_later(job, current.row, current.run)
 
     async def _read_refs(
         self, job: Job, current: _CurrentRun, connector: Connector, refs: Sequence[DocumentRef]
@@ -307,9 +318,10 @@ class Synchroniser:
             await jobs.fence(tx, job)
             await document_store.delete_failures(tx, current.row.id, sorted(source_ids))
 
-    async def _continue_later(self, job: Job, run: ConnectorRun) -> Outcome:
+    async def _continue_later(self, job: Job, row: ConnectorRow, run: ConnectorRun) -> Outcome:
         """The time budget is used up: continue behind the jobs that wait, up to a limit."""
         async with self._db.transaction() as tx:
+            await push.lock(tx, row.id)
             await jobs.fence(tx, job)
             continuations = await store.count_continuation(tx, run.id)
             if continuations <= MAX_CONTINUATIONS:
@@ -321,6 +333,7 @@ class Synchroniser:
             await store.add_log_line(tx, run.id, message, "warning")
             await store.end_run(tx, run.id, "partial", code="continuation_limit", message=message)
             await jobs.complete(tx, job)
+            await push.follow_up(tx, row)
         return Done()
 
     # ── finish ───────────────────────────────────────────────────────────────────────────────────────────
@@ -329,6 +342,7 @@ class Synchroniser:
         """End the run once everything it stored is indexed; else look again in a moment."""
         row, run = current.row, current.run
         async with self._db.transaction() as tx:
+            await push.lock(tx, row.id)
             await catalog.lock_bases_shared(tx, row.base_ids)
             await jobs.fence(tx, job)
             if await store.has_pending_items(tx, run.id):
@@ -336,6 +350,7 @@ class Synchroniser:
             latest = await store.find_run(tx, run.id)
             if latest is None or latest.completed_at is not None:
                 await jobs.complete(tx, job)
+                await push.follow_up(tx, row)
                 return Done()
             failed_count = await store.count_failed_items(tx, row.id, run.id)
             if failed_count:
@@ -353,45 +368,12 @@ class Synchroniser:
                 tx,
                 run.id,
                 "completed_with_errors" if has_errors else "success",
-                **_mass_deletion_error(latest),
+                **mass_deletion_error(latest),
             )
             await jobs.complete(tx, job)
+            await push.follow_up(tx, row)
             await faults.point("sync.before_end")
         return Done()
-
-
-async def _estimate(connector: Connector, checkpoints: Checkpoints) -> int | None:
-    """About how many documents there are. It is only shown: a tool that refuses to count is read all the same."""
-    try:
-        return await connector.estimate(checkpoints)
-    except (SourceGone, Unreadable):
-        return None
-
-
-async def _describe_hidden_documents(tx: Tx, row: ConnectorRow) -> list[str]:
-    """What only admins see, because the tool did not say who else may."""
-    return [
-        f"Who may see {audience.key} could not be found out: only admins see its documents ({audience.documents})."
-        for audience in await audience_store.find_unresolved_audiences(tx, row.id)
-    ]
-
-
-async def _report_problems(tx: Tx, row: ConnectorRow, run: ConnectorRun, problems: Sequence[str]) -> None:
-    if problems:
-        await store.add_progress(tx, row.id, run.id, store.RunProgress(errors=len(problems)))
-    for problem in problems[:_MAX_LOGGED_PROBLEMS]:
-        await store.add_log_line(tx, run.id, problem, "warning")
-
-
-def _mass_deletion_error(run: ConnectorRun) -> dict[str, str]:
-    """The error of a run whose deletions were held back."""
-    if not run.deletions_held:
-        return {}
-    message = (
-        f"{run.deletions_held} documents seem to be gone from the tool. They were not deleted, because they are so many. "
-        "To delete them, sync with allowDeletions."
-    )
-    return {"code": "mass_deletion_held", "message": message}
 
 
 @dataclass

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gristmill import faults
+from gristmill.connectors.push import reseal_push_secrets
 from gristmill.connectors.sealed_credentials import reseal_credentials
 from gristmill.db import Database, DatabaseUnavailable, Tx
 from gristmill.embedding.embedder_store import reseal_keys
@@ -39,7 +40,13 @@ BATCH_SIZE = 50
 _MAX_PASSES = 20
 
 _Reseal = Callable[[Tx, Vault, Any, int], Awaitable[ResealedRows]]
-_RESEALERS: tuple[_Reseal, ...] = (reseal_credentials, reseal_secrets, reseal_keys, reseal_responses)
+_RESEALERS: tuple[_Reseal, ...] = (
+    reseal_credentials,
+    reseal_push_secrets,
+    reseal_secrets,
+    reseal_keys,
+    reseal_responses,
+)
 
 
 @dataclass(frozen=True)

@@ -265,21 +265,25 @@ class FakeConfluence(ConfluenceModel):
         results = [row for _, row in rows]
 
         def show(row: Any) -> Any:
-            return self._content_v1_json(row, expand) if isinstance(row, Content) else row
+            return (
+                self._content_v1_json(row, expand)
+                if isinstance(row, Content)
+                else self._attachment_json(*row)
+            )
 
         return (
             self._cursor_page(call, results, show) if self.cloud else self._offset_page(call, results, show)
         )
 
     def search(self, cql: str) -> list[tuple[datetime, Any]]:
-        """The results of a CQL query, each with the time of its last change."""
+        """The results of a CQL query, each with the time of its last change; an attachment as its content and number."""
         conditions, _, order = cql.partition(" order by ")
         rows: list[tuple[datetime, int, Any]] = [
             (content.updated, content.id, content) for content in self.contents
         ]
         if "attachment" in conditions:
             rows += [
-                (when, number, self._attachment_json(content, number) | {"space": content.space})
+                (when, number, (content, number))
                 for content in self.contents
                 for number, (_, when) in content.files.items()
             ]
@@ -296,7 +300,7 @@ class FakeConfluence(ConfluenceModel):
         """A condition of CQL, on rows of (time, id, content)."""
         if match := re.fullmatch(r'space = "(.+)"', text):
             ids = {space.id for space in self.spaces if space.key == match[1]}
-            return lambda row: (row[2].space if isinstance(row[2], Content) else row[2]["space"]) in ids
+            return lambda row: (row[2] if isinstance(row[2], Content) else row[2][0]).space in ids
         if match := re.fullmatch(r"type (?:in \(([a-z, ]+)\)|= ([a-z]+))", text):
             kinds = (match[1] or match[2]).split(", ")
             return lambda row: (row[2].kind if isinstance(row[2], Content) else "attachment") in kinds

@@ -4,6 +4,7 @@
 create view sealed_value as
 select s.thing, case when substring(s.sealed for 3) = 'GM1'::bytea then substring(s.sealed from 4 for 8) end as key_id
   from (select 'connector' as thing, substring(credentials for 11) as sealed from connector
+        union all select 'push secret', substring(secret for 11) from connector_push
         union all select 'webhook', substring(secret for 11) from webhook
         union all select 'embedder', substring(api_key for 11) from embedder where api_key is not null
         union all select 'response', substring(answer for 11) from idempotency where answer is not null) s;
@@ -15,7 +16,7 @@ declare
     v_sealed bytea;
 begin
     if tg_table_name = 'connector' then v_sealed := substring(new.credentials for 11);
-    elsif tg_table_name = 'webhook' then v_sealed := substring(new.secret for 11);
+    elsif tg_table_name in ('webhook', 'connector_push') then v_sealed := substring(new.secret for 11);
     elsif tg_table_name = 'embedder' then v_sealed := substring(new.api_key for 11);
     else v_sealed := substring(new.answer for 11);
     end if;
@@ -27,6 +28,8 @@ begin
 end $$;
 create trigger connector_refuse_retired_key before insert or update of credentials on connector
     for each row execute function refuse_retired_key();
+create trigger connector_push_refuse_retired_key before insert or update of secret on connector_push
+    for each row execute function refuse_retired_key();
 create trigger webhook_refuse_retired_key before insert or update of secret on webhook
     for each row execute function refuse_retired_key();
 create trigger embedder_refuse_retired_key before insert or update of api_key on embedder
@@ -37,5 +40,5 @@ create trigger idempotency_refuse_retired_key before insert or update of answer 
 -- Waits for the writers of sealed values, and keeps new ones out until the transaction ends.
 create function lock_sealed_tables() returns void language plpgsql as $$
 begin
-    lock table connector, webhook, embedder, idempotency in share row exclusive mode;
+    lock table connector, connector_push, webhook, embedder, idempotency in share row exclusive mode;
 end $$;

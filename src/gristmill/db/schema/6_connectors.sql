@@ -39,12 +39,23 @@ create index connector_base_base on connector_base (base_id);
 create index connector_base_item on connector_base (item_id) where item_id is not null;
 
 -- owner: connectors
+-- The secret by which a tool proves that a call about changes is its own, and whether a run has to begin because of such a call.
+-- It is locked before every other row.
+create table connector_push (
+    connector_id    uuid primary key references connector on delete cascade,
+    secret          bytea not null,             -- encrypted by the vault
+    due             boolean not null default false, -- a run has to begin: its job is queued, or is when the open run ends
+    created_at      timestamptz not null default clock_now(),
+    last_push_at    timestamptz
+);
+
+-- owner: connectors
 -- () → running ⇄ partial → success | completed_with_errors | partial | failed | cancelled. At most one is open.
 create table connector_run (
     id              uuid primary key default uuidv7(),
     connector_id    uuid not null references connector on delete cascade,
     job_id          uuid not null,              -- the job that runs it: an open run without a living job is an orphan
-    trigger         text not null check (trigger in ('schedule', 'manual')),
+    trigger         text not null check (trigger in ('schedule', 'manual', 'push')),
     status          text not null default 'running' check (status in
         ('running', 'success', 'completed_with_errors', 'partial', 'failed', 'cancelled')),
     stage           text not null default 'reading' check (stage in ('reading', 'pruning', 'indexing', 'ended')),

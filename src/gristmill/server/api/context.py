@@ -31,7 +31,7 @@ from gristmill.server.api import caller as callers
 from gristmill.server.api.activity import ActivityRecorder
 from gristmill.server.api.caller import Caller
 from gristmill.server.api.page_images import PageImages
-from gristmill.server.api.rate_limits import SignInLimits
+from gristmill.server.api.rate_limits import PushLimits, SignInLimits
 from gristmill.settings import Settings
 from gristmill.sources.disk import DiskAccess
 from gristmill.telemetry.server_metrics import ServerMetrics
@@ -60,6 +60,7 @@ class ApiContext:
     page_images: PageImages = field(default_factory=PageImages)
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
     sign_in_limits: SignInLimits = field(default_factory=SignInLimits)
+    push_limits: PushLimits = field(default_factory=PushLimits)
     passwords: PasswordChecker = field(default_factory=PasswordChecker)
     open_id: OpenIdProvider | None = None
 

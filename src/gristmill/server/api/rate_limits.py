@@ -12,6 +12,9 @@ KEY_RATE_MESSAGE = (
     "This key sends too many requests. Wait as long as Retry-After says, or ask the operator to raise "
     "key_requests_per_minute."
 )
+_PUSH_MESSAGE = (
+    "Too many pushes. Wait as long as Retry-After says. A run is queued already, or the schedule starts one."
+)
 _SIGN_IN_MESSAGE = (
     "Too many sign-ins failed. Wait as long as Retry-After says, and check the key or the password."
 )
@@ -46,6 +49,22 @@ class RateLimiter:
                 retry_after=timedelta(seconds=(1 - tokens) / self._rate),
                 code=self._code,
             )
+
+
+class PushLimits:
+    """Limits pushes of tools: wrong proofs per address, right ones per connector."""
+
+    def __init__(self, *, failures: float = 60, accepted: float = 600) -> None:
+        self._failures = RateLimiter(failures, message=_PUSH_MESSAGE, code="too_many_pushes")
+        self._accepted = RateLimiter(accepted, message=_PUSH_MESSAGE, code="too_many_pushes")
+
+    def take_failure(self, address: str) -> None:
+        """Count a push with a wrong proof. Raises `LimitReached` after too many."""
+        self._failures.take(address)
+
+    def take(self, connector: str) -> None:
+        """Count a push with a right proof. Raises `LimitReached` after too many."""
+        self._accepted.take(connector)
 
 
 class SignInLimits:

@@ -44,6 +44,7 @@ _CONTROL_BYTES = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # a tab is allowed in
 _ENCODED_CONTROL_BYTES = re.compile(rb"[\x00-\x1f\x7f]|%(?:[01][0-9A-Fa-f]|7[Ff])")
 _MAX_ACCEPTED_HOSTS = 100
 _OPEN_BODY = 64 << 10  # bytes of a body that anyone may send, without a key
+_PUSH_BODY = 1 << 20  # the same of a tool that reports a change: it sends what has changed
 
 _FOREIGN_HOST = (
     "This server does not accept the host name of the request. Use the address that `gristmill serve` printed, "
@@ -126,8 +127,9 @@ class HostGuard:
         if scope["path"].endswith(_UPLOAD_PATHS) and headers.get("content-type", "").startswith("multipart/"):
             return self._limits.upload_bytes
         match = find_rule(scope["method"], scope["path"])
-        is_open = match is not None and match.rule.audience == "anyone"
-        return min(_OPEN_BODY, self._limits.json_bytes) if is_open else self._limits.json_bytes
+        if match is None or match.rule.audience != "anyone":
+            return self._limits.json_bytes
+        return min(_PUSH_BODY if match.template.endswith("/push") else _OPEN_BODY, self._limits.json_bytes)
 
 
 def _place_of_control_characters(scope: Scope) -> str | None:

@@ -125,7 +125,7 @@ class RunOut(ApiModel):
     id: UUID
     connector_id: UUID
     task_id: UUID
-    trigger: Literal["schedule", "manual"]
+    trigger: Literal["schedule", "manual", "push"]
     status: RunStatus
     stage: Literal["reading", "pruning", "indexing", "ended"]
     force: bool

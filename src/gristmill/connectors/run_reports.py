@@ -1,0 +1,46 @@
+"""What a run reports besides its documents: how much there is to do, what is hidden, and why it could not do everything."""
+
+from collections.abc import Sequence
+
+from gristmill.connectors import audience_store, store
+from gristmill.connectors.model import ConnectorRow, ConnectorRun
+from gristmill.connectors.port import Checkpoints, Connector
+from gristmill.db import Tx
+from gristmill.errors import SourceGone, Unreadable
+
+_MAX_LOGGED_PROBLEMS = 20
+
+
+async def estimate_total(connector: Connector, checkpoints: Checkpoints) -> int | None:
+    """About how many documents there are. It is only shown: a tool that refuses to count is read all the same."""
+    try:
+        return await connector.estimate(checkpoints)
+    except (SourceGone, Unreadable):
+        return None
+
+
+async def describe_hidden_documents(tx: Tx, row: ConnectorRow) -> list[str]:
+    """What only admins see, because the tool did not say who else may."""
+    return [
+        f"Who may see {audience.key} could not be found out: only admins see its documents ({audience.documents})."
+        for audience in await audience_store.find_unresolved_audiences(tx, row.id)
+    ]
+
+
+async def report_problems(tx: Tx, row: ConnectorRow, run: ConnectorRun, problems: Sequence[str]) -> None:
+    """Count problems as errors of a run, and write the first of them into its log."""
+    if problems:
+        await store.add_progress(tx, row.id, run.id, store.RunProgress(errors=len(problems)))
+    for problem in problems[:_MAX_LOGGED_PROBLEMS]:
+        await store.add_log_line(tx, run.id, problem, "warning")
+
+
+def mass_deletion_error(run: ConnectorRun) -> dict[str, str]:
+    """The error of a run whose deletions were held back."""
+    if not run.deletions_held:
+        return {}
+    message = (
+        f"{run.deletions_held} documents seem to be gone from the tool. They were not deleted, because they are so many. "
+        "To delete them, sync with allowDeletions."
+    )
+    return {"code": "mass_deletion_held", "message": message}
