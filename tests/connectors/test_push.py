@@ -79,7 +79,7 @@ async def test_a_proven_push_starts_a_run_and_others_do_not(
     ]
     for call in wrong_calls:
         response = await client.post(path, content=BODY, **call)
-        assert response.status_code == 401
+        assert response.status_code == 404
         assert response.json() == without_secret.json()
     unknown = await client.post(f"/api/connectors/{uuid4()}/push", content=BODY, headers=signed(secret))
     assert unknown.json() == without_secret.json()
@@ -91,20 +91,22 @@ async def test_a_proven_push_starts_a_run_and_others_do_not(
     run = await wait_for_run(harness, 1)
     assert (run.trigger, run.status) == ("push", "success")
     await harness.assert_matches_tool()
-    for number, call in enumerate(
-        [{"headers": {"X-Gitlab-Token": secret}}, {"params": {"token": secret}}], start=2
-    ):
+    right_calls: list[dict[str, Any]] = [
+        {"headers": {"X-Gitlab-Token": secret}},
+        {"params": {"token": secret}},
+    ]
+    for number, call in enumerate(right_calls, start=2):
         assert (await client.post(path, content=BODY, **call)).status_code == 202
         assert (await wait_for_run(harness, number)).trigger == "push"
     assert (await client.get(path)).json()["lastPushAt"] is not None
 
     new_secret = await create_secret(client, harness)
-    assert (await client.post(path, content=BODY, headers=signed(secret))).status_code == 401
+    assert (await client.post(path, content=BODY, headers=signed(secret))).status_code == 404
     await harness.change(enabled=False)
     response = await client.post(path, content=BODY, headers=signed(new_secret))
     assert response.json() == {"status": "ignored"}
     assert (await client.delete(f"{path}/secret")).status_code == 204
-    assert (await client.post(path, content=BODY, headers=signed(new_secret))).status_code == 401
+    assert (await client.post(path, content=BODY, headers=signed(new_secret))).status_code == 404
     assert len(await runs_of(harness)) == 3
 
 

@@ -49,6 +49,7 @@ RUN = (
     "curl -F files=@stones.md",
     "gristmill --install-completion",
     "gristmill connector new sample",  # in tests/connectors/test_plugins.py
+    "gristmill connector push work",  # in tests/connectors/test_sync.py
     "gristmill embedder ",
     "gristmill mcp install",
     "gristmill base create notes --embedder",

@@ -32,6 +32,7 @@ OWNERS = {
         "connector_document",
         "connector_failure",
         "connector_identity",
+        "connector_push",
         "connector_run",
         "connector_run_line",
         "connector_stream",

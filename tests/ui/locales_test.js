@@ -13,8 +13,8 @@ const common = { ...shared, ...tend, ...reader };
 const chinese = { ...common, ...admin, ...usage, ...find };
 /** Modules that are only loaded with the admin pages, which load `zh-admin.js` too. */
 const ADMIN = new RegExp(
-  "^(queue|connectors?|connector-(form|run)|event(s|-rows)|webhooks|settings|general|models|embedder-form|keys" +
-    "|workers|audit|storage|usage|people|sign-in|cron|form|secret)\\.js$",
+  "^(queue|connectors?|connector-(form|people|push|run)|event(s|-rows)|webhooks|settings|general|models|embedder-form" +
+    "|keys|workers|audit|storage|usage|people|sign-in|cron|form|secret)\\.js$",
 );
 /** Modules that load `zh-find.js`, or are only loaded by those. */
 const FIND = /^(answer|search-page|filters|saved|new-base|connect|snippets|try-it|criteria)\.js$/;

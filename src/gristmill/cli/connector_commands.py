@@ -176,6 +176,57 @@ def connector_resume(name: ConnectorName, as_json: AsJson = False, data_dir: Dat
 
 
 @connector.command(
+    "people",
+    examples=[
+        "gristmill connector people work --unmapped",
+        "gristmill connector people work --csv > people.csv",
+        "gristmill connector people work --import people.csv",
+    ],
+)
+def connector_people(
+    name: ConnectorName,
+    unmapped: Annotated[bool, typer.Option("--unmapped", help="Only accounts without an address.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print a CSV file, to fill in and import.")] = False,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--import",
+            metavar="FILE",
+            help="Map accounts by a CSV file with the columns userId or name, and email; - for standard input.",
+        ),
+    ] = None,
+    match: Annotated[
+        bool,
+        typer.Option(
+            "--match",
+            help="Map accounts that have the user name, the external id or the address of one user.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what --import or --match would map.")
+    ] = False,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+) -> None:
+    """List accounts of a tool whose email address it does not show, and map them to addresses."""
+    from gristmill.cli import connector_people as people
+
+    async def run(session: Any) -> None:
+        if file is None and not match:
+            accounts = await people.list_accounts(session, name, unmapped=unmapped)
+            print_json(accounts, as_json)
+            if as_csv and not as_json:
+                out.print(people.to_csv(accounts), end="", markup=False, highlight=False, soft_wrap=True)
+            else:
+                console(as_json).print(people.account_table(accounts))
+            return
+        text = None if file is None else people.read_csv(file)
+        print_json(await people.map_accounts(session, console(as_json), name, text, dry_run=dry_run), as_json)
+
+    run_with_client(run, data_dir)
+
+
+@connector.command(
     "push",
     examples=["gristmill connector push work", "gristmill connector push work --new-secret"],
 )

@@ -77,3 +77,27 @@ delete from connector_audience a
 -- name: mark_access_resolved
 -- Records that all permissions were resolved just now.
 update connector set acl_as_of = clock_now() where id = %(connector)s;
+
+-- name: all_identities
+-- All accounts of a connector's tool that permissions name and whose address it does not show.
+select user_id, name, email from connector_identity where connector_id = %(connector)s order by user_id;
+
+-- name: map_identities
+-- Maps accounts to email addresses, or removes mappings.
+insert into connector_identity (connector_id, user_id, name, email)
+select %(connector)s, u.id, '', u.email from unnest(%(users)s::text[], %(emails)s::text[]) u(id, email) order by u.id
+on conflict (connector_id, user_id) do update set email = excluded.email;
+
+-- name: audiences_of_users
+-- The audiences that one of the accounts is part of.
+select key from connector_audience where connector_id = %(connector)s and users && %(users)s::text[] order by key;
+
+-- name: matching_users
+-- Accounts without an address, each with that of the one active user whom the identity provider knows by its id or name.
+select i.user_id, min(i.name) as name, min(u.email) as email
+  from connector_identity i join connector c on c.id = i.connector_id
+  join user_account u on u.org_id = c.org_id and u.active
+   and (lower(u.user_name) in (lower(i.user_id), lower(i.name)) or u.email in (lower(i.user_id), lower(i.name))
+        or u.external_id = i.user_id)
+ where i.connector_id = %(connector)s and i.email is null
+ group by i.user_id having count(*) = 1 order by i.user_id;

@@ -34,7 +34,7 @@ from gristmill.connectors import store
 from gristmill.connectors.model import ConnectorId, ConnectorRow
 from gristmill.connectors.store import queries
 from gristmill.db import Database, Tx
-from gristmill.errors import NotAuthenticated, NotFound
+from gristmill.errors import NotFound
 from gristmill.jobs import NewJob
 from gristmill.vault import ResealedRows, SealedRow, Vault
 from gristmill.work import SyncConnector
@@ -112,13 +112,13 @@ async def accept(
         push = await find_push(tx, connector_id)
     if push is None:
         call.is_proven_by(secrets.token_urlsafe(32))
-        raise _rejected()
+        raise _rejection()
     if not call.is_proven_by(vault.open(push.secret, _purpose(connector_id))):
-        raise _rejected()
+        raise _rejection()
     check_rate()
     async with db.transaction() as tx:
         if await _lock(tx, connector_id) is None:
-            raise _rejected()
+            raise _rejection()
         connector = await store.find_connector(tx, connector_id)
         if connector is None or not connector.enabled or not connector.base_ids:
             return "ignored"
@@ -194,8 +194,8 @@ def _purpose(connector_id: ConnectorId) -> str:
     return f"push:{connector_id}"
 
 
-def _rejected() -> NotAuthenticated:
-    return NotAuthenticated(
+def _rejection() -> NotFound:
+    return NotFound(
         "The push was rejected: its signature or token does not belong to this connector. Set the secret of the webhook in the"
         " tool to the one that Gristmill showed, or create another.",
         code="push_rejected",

@@ -391,13 +391,3 @@ update connector set credentials = %(sealed)s where id = %(id)s and credentials 
 -- name: replace_sealed_credentials
 -- Writes credentials that were sealed again.
 update connector set credentials = %(sealed)s where id = %(id)s;
-
--- name: old_sealed_push_secrets
--- Secrets of pushes that are not sealed by the current key, in the order of their ids, locked.
-select connector_id as id, secret as sealed from connector_push
- where substring(secret for 11) <> %(prefix)s and (%(after)s::uuid is null or connector_id > %(after)s)
- order by connector_id limit %(limit)s for update;
-
--- name: replace_sealed_push_secret
--- Writes a secret of pushes that was sealed again.
-update connector_push set secret = %(sealed)s where connector_id = %(id)s;

@@ -124,7 +124,7 @@ class FakeConfluence(ConfluenceModel):
         cursor = call.params.get("cursor", "c0")
         start = int(cursor[1:])
         size = min(self.page_size, int(call.params.get("limit", 25)))
-        page = rows[start : start + size] if cursor[0] == "c" else []
+        page = list(rows[start : start + size]) if cursor[0] == "c" else list[Any]()
         end = start + len(page)
         links: dict[str, str] = {}
         if end < len(rows):

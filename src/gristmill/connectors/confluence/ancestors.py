@@ -40,7 +40,7 @@ class AncestorResolver:
             ancestors = [str(as_dict(ancestor).get("id")) for ancestor in as_list(content["ancestors"])]
             self._record_chain((*ancestors, str(content.get("id"))))
 
-    def known_chain(self, number: str) -> tuple[str, ...] | None:
+    def chain_if_known(self, number: str) -> tuple[str, ...] | None:
         """The ancestors of a page and the page itself, if that is known without a request."""
         below: list[str] = []
         current = number
@@ -58,7 +58,7 @@ class AncestorResolver:
         """The ancestors of a content and the content itself, from the top."""
         if kind != "page":
             return (number,)
-        known = self.known_chain(number)
+        known = self.chain_if_known(number)
         if known is not None:
             return known
         if self._api.cloud:

@@ -85,7 +85,7 @@ class ContentLoader:
             if self._api.cloud:
                 await self._ancestors.load_parents(pages)
             else:
-                unknown = [number for number in pages if self._ancestors.known_chain(number) is None]
+                unknown = [number for number in pages if self._ancestors.chain_if_known(number) is None]
                 await self._load_ancestors(unknown)
             await self._load_restrictions(containers)
 
@@ -117,7 +117,7 @@ class ContentLoader:
 
     async def _load_restrictions(self, numbers: Iterable[str]) -> None:
         """Look up the restrictions of these contents and of all their ancestors that are known."""
-        chains = [self._ancestors.known_chain(number) or (number,) for number in numbers]
+        chains = [self._ancestors.chain_if_known(number) or (number,) for number in numbers]
         await self._access.load_restrictions(number for chain in chains for number in chain)
 
 

@@ -225,6 +225,8 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/api/connectors/{connector_id}/failures"): _ADMIN,
     ("GET", "/api/connectors/{connector_id}/identities"): _ADMIN,
     ("PUT", "/api/connectors/{connector_id}/identities/{user_id}"): _ADMIN,
+    ("POST", "/api/connectors/{connector_id}/identities/import"): _ADMIN,
+    ("POST", "/api/connectors/{connector_id}/identities/match"): _ADMIN,
     ("GET", "/api/connector-runs/{run_id}"): _ADMIN,
     ("GET", "/api/connector-runs/{run_id}/logs"): _ADMIN,
     ("POST", "/v1/files"): _EDITOR,

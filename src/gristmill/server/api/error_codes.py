@@ -15,7 +15,6 @@ CODES: Mapping[int, tuple[str, ...]] = {
         "bad_key",
         "bad_password_or_email",
         "no_key",
-        "push_rejected",
         "unauthorised",
         "user_inactive",
     ),
@@ -42,6 +41,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
         "base_not_found",
         "chunk_not_found",
         "connector_not_found",
+        "push_rejected",
         "embedder_not_found",
         "exclusion_not_found",
         "group_not_found",
@@ -137,6 +137,7 @@ CODES: Mapping[int, tuple[str, ...]] = {
         "too_large",
     ),
     422: (
+        "bad_csv",
         "bad_acl_entry",
         "secret_reference_unknown",
         "bad_password",

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from gristmill.connectors import admin, push
 from gristmill.connectors.model import ConnectorId
 from gristmill.connectors.push import ConnectorPush, PushCall
-from gristmill.errors import NotAuthenticated
+from gristmill.errors import NotFound
 from gristmill.server.api.context import ApiContext, CurrentContext, PathConnector
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.routes.sessions import client_address
@@ -37,7 +37,7 @@ async def push_changes(
         status = await push.accept(
             context.db, context.vault, connector_id, call, lambda: context.push_limits.take(str(connector_id))
         )
-    except NotAuthenticated:
+    except NotFound:
         # Right proofs are not limited by this: a tool may share its address with others, behind a proxy.
         context.push_limits.take_failure(client_address(request) or "")
         raise

@@ -11,7 +11,7 @@ from fastapi import Body, Query, Response
 from pydantic import SecretStr
 
 from gristmill.catalog import BaseId
-from gristmill.connectors import admin
+from gristmill.connectors import admin, people
 from gristmill.connectors.model import ConnectorChanges, ConnectorId, NewConnector, RunId
 from gristmill.connectors.registry import credentials_purpose
 from gristmill.errors import Conflict, WorkError
@@ -27,10 +27,13 @@ from gristmill.server.api.schemas.connectors import (
     Credentials,
     DeletedOut,
     FailureOut,
+    IdentitiesIn,
     IdentityIn,
     IdentityOut,
     KindOut,
     LineOut,
+    MappingOut,
+    MatchIn,
     NewConnectorIn,
     OnDelete,
     RunOut,
@@ -279,6 +282,24 @@ async def map_identity(
 ) -> IdentityOut:
     """Set the email of an account. The permissions of its documents change at once."""
     return IdentityOut.of(await admin.map_identity(context.db, connector_id, user_id, body.email))
+
+
+@router.post("/{connector_id}/identities/import")
+async def import_identities(
+    connector_id: PathConnector, body: IdentitiesIn, context: CurrentContext
+) -> MappingOut:
+    """Set the emails of many accounts by a CSV file. The permissions of their documents change at once."""
+    return MappingOut.of(await people.import_csv(context.db, connector_id, body.csv, dry_run=body.dry_run))
+
+
+@router.post("/{connector_id}/identities/match")
+async def match_identities(
+    connector_id: PathConnector,
+    context: CurrentContext,
+    body: Annotated[MatchIn, Body(default_factory=MatchIn)],
+) -> MappingOut:
+    """Set the emails of accounts that have the user name, the external id or the address of one user."""
+    return MappingOut.of(await people.match_users(context.db, connector_id, dry_run=body.dry_run))
 
 
 @runs.get("/{run_id}")

@@ -15,6 +15,7 @@ from gristmill.connectors.model import (
     FailedDocument,
     RunLogLine,
 )
+from gristmill.connectors.people import MappingResult
 from gristmill.server.api.schemas.common import (
     Acl,
     ApiModel,
@@ -244,6 +245,44 @@ class IdentityIn(RequestModel):
     """The email to use for an account; null removes it."""
 
     email: Annotated[str, StringConstraints(strip_whitespace=True, max_length=300)] | None
+
+
+class IdentitiesIn(RequestModel):
+    """A CSV file with the columns userId or name, and email. An empty address removes a mapping."""
+
+    csv: Annotated[str, StringConstraints(min_length=1, max_length=4_000_000)]
+    dry_run: bool = False
+
+
+class MatchIn(RequestModel):
+    """Whether to only show what would be mapped."""
+
+    dry_run: bool = False
+
+
+class RowFailureOut(ApiModel):
+    """A row of a CSV file that was not followed, and why."""
+
+    line: int
+    code: Literal["unknown_account", "ambiguous_account", "bad_email"]
+    message: str
+
+
+class MappingOut(ApiModel):
+    """The accounts that got another address, how many had it already, and rows that were not followed."""
+
+    mapped: list[IdentityOut]
+    unchanged: int
+    failed: list[RowFailureOut]
+
+    @classmethod
+    def of(cls, result: MappingResult) -> Self:
+        """Show `result`."""
+        return cls(
+            mapped=[IdentityOut.of(identity) for identity in result.mapped],
+            unchanged=result.unchanged,
+            failed=[RowFailureOut.model_validate(vars(failure)) for failure in result.failed],
+        )
 
 
 class DeletedOut(ApiModel):

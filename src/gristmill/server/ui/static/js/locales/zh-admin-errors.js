@@ -25,6 +25,7 @@ export const errors = {
   too_many_sign_ins: "登录失败次数过多，请稍候再试。",
   push_rejected: "推送被拒绝：其签名或令牌不属于此连接器。请在工具中填写此连接器的密钥，或重新创建一个。",
   too_many_pushes: "推送过于频繁，请稍候再试。已有一次同步在排队，或将由计划启动。",
+  bad_csv: "文件不是包含 userId 或 name 以及 email 列的 CSV 文件，或行数过多。",
   connector_not_found: "没有这个连接器。",
   connector_name_taken: "已有同名连接器，请换一个名称。",
   connector_without_base: "连接器没有知识库，请为它选择一个。",

@@ -156,17 +156,6 @@ export const messages = {
   "Minute {minute}, hour {hour}, day {day}, month {month}, weekday {weekday} (UTC)":
     "分 {minute}，时 {hour}，日 {day}，月 {month}，星期 {weekday}（UTC）",
   Models: "模型",
-  Push: "推送",
-  Secret: "密钥",
-  "Push of {name}": "{name} 的推送",
-  "The tool calls this address when something changed, and a sync starts at once. Enter it as a webhook there.":
-    "工具中有变化时会调用此地址，同步随即开始。请在工具中将其设为 Webhook。",
-  "The secret of the webhook. It is shown only once.": "Webhook 的密钥，只显示一次。",
-  "For tools that don't sign: the address with the secret": "用于不签名的工具：包含密钥的地址",
-  "Last push": "上次推送",
-  "Turn off": "停用",
-  "New secret": "新密钥",
-  "Create secret": "创建密钥",
   "More for this connector": "此连接器的更多操作",
   "More for this webhook": "此 Webhook 的更多操作",
   Name: "名称",

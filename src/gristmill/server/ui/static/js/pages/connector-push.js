@@ -1,5 +1,5 @@
 // @ts-check
-/** The dialog in which an admin lets a tool report changes to a connector: its address, and a secret that is shown once. */
+/** Lets a tool report changes to a connector: the address to call, and a secret that is shown once. */
 
 import { api } from "../api.js";
 import { button } from "../components/button.js";
@@ -10,7 +10,8 @@ import { html, signal } from "../core.js";
 import { t } from "../i18n.js";
 
 /** @import { Connector } from "./connectors.js" */
-/** @typedef {{ url: string, enabled: boolean, lastPushAt: string | null, secret?: string, urlWithSecret?: string }} Push */
+/** @typedef {{ url: string, enabled: boolean, lastPushAt: string | null }} PushSettings */
+/** @typedef {PushSettings & { secret?: string, urlWithSecret?: string }} Push */
 
 /** @param {Connector} connector */
 export async function openPushDialog(connector) {

@@ -15,6 +15,7 @@ import { problemMessage, t } from "../i18n.js";
 import { resource } from "../resource.js";
 import { go } from "../router.js";
 import { checkResultView, kindTitle, openConnectorForm } from "./connector-form.js";
+import { openPeopleDialog } from "./connector-people.js";
 import { openPushDialog } from "./connector-push.js";
 import { runDetails, runRow } from "./connector-run.js";
 import { scopeOf, sync } from "./connectors.js";
@@ -169,6 +170,7 @@ function menuEntries(connector, list, checkResult) {
     ...(WITH_SIGN_IN.includes(connector.type)
       ? [{ label: t("Sign in at the tool"), icon: "link", onselect: () => signIn(connector) }]
       : []),
+    { label: t("People"), icon: "agent", onselect: () => openPeopleDialog(connector).catch(showError) },
     { label: t("Push"), icon: "link", onselect: () => openPushDialog(connector).catch(showError) },
     { label: t("Dry run"), icon: "search", onselect: syncWith({ dryRun: true }), disabled },
     { label: t("Full resync"), icon: "retry", onselect: syncWith({ force: true }), disabled },
