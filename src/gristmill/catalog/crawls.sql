@@ -111,8 +111,8 @@ insert into web_host (host, delay) values (%(host)s, %(delay)s)
 on conflict (host) do update set delay = excluded.delay where web_host.delay <> excluded.delay;
 
 -- name: take_turn
--- Reserves the next request to a host, unless it is further away than the caller waits: seconds until then, below zero if
--- nothing was reserved. No row for hosts without a delay.
+-- Reserves the next request to a host, unless it is further away than the caller waits.
+-- The seconds until then, below zero if nothing was reserved. No row for hosts without a delay.
 with turn as (
     update web_host set next_at = greatest(next_at, clock_now()) + delay
      where host = %(host)s and delay > interval '0' and next_at <= clock_now() + %(patience)s
