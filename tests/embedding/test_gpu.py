@@ -29,8 +29,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
-def short_folder(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+def short_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[None]:
     """The folder of the sockets, whose paths must be short; gone after the test."""
+    tmp_path_factory.getbasetemp()  # which pytest would make in that folder otherwise
     with tempfile.TemporaryDirectory() as name:
         monkeypatch.setattr(tempfile, "tempdir", name)
         yield

@@ -33,6 +33,9 @@ def test_a_key_is_made_and_every_program_gets_what_works(tabs: Tabs, ui_url: str
         expect(code).to_contain_text(secret)
         page.get_by_role("button", name="Test it").click()
         expect(page.get_by_text("It works")).to_be_visible()
+    api.add_notes(base, "added meanwhile")
+    expect(page.get_by_role("link", name=f"{name} 1")).to_be_visible()
+    expect(page.get_by_text("It works")).to_be_visible()  # the outcome stays when the base changes
     page.get_by_role("group", name="With").get_by_role("button", name="VS Code").click()
     page.get_by_role("button", name="Copy", exact=True).click()
     expect(page.get_by_text("Copied")).to_be_visible()

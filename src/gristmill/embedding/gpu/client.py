@@ -32,7 +32,8 @@ from gristmill.errors import SetupError, Transient
 
 _MODELS = ("granite-30m-en", "use-multilingual")
 _SOCKET = "gpu.sock"
-_ATTEMPTS = 3
+# Before each attempt. A process that was killed still accepts connections for a moment, until the kernel has closed its socket.
+_PAUSES = (timedelta(), timedelta(milliseconds=300), timedelta(seconds=2))
 _CALL_SECONDS = 300.0
 _POLL = timedelta(milliseconds=100)
 _INHERITED = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "TMPDIR", "XDG_CACHE_HOME")
@@ -81,7 +82,8 @@ class GpuClient:
         if not texts:
             raise ValueError("no texts")
         tokens = [protocol.tokens(text) for text in texts]
-        for _ in range(_ATTEMPTS):
+        for pause in _PAUSES:
+            await clock.pause(pause)
             with contextlib.suppress(ConnectionError, TimeoutError):
                 connection = await self._connect()
                 vectors = await connection.call(next(self._numbers), _MODELS.index(model), tokens)

@@ -181,10 +181,14 @@ function ownKeyField(key) {
 /** @param {Program} program @param {Computed<Target>} target */
 function snippetView(program, target) {
   const result = signal(/** @type {{isGood: boolean, text: string} | null} */ (null));
-  effect(() => {
-    void target.value;
-    result.value = null;
-  });
+  // Not with every change of the base: the outcome stays while documents are added to it.
+  const tested = computed(() => `${target.value.key} ${target.value.base?.id ?? ""}`);
+  effect(
+    () => tested.value,
+    () => {
+      result.value = null;
+    },
+  );
   const isComplete = computed(() => !needsBase(program.id) || target.value.base !== null);
   const copy = () => copyText(program.code(target.peek()));
   const run = async () => {
