@@ -39,6 +39,7 @@ from gristmill.connectors.port import (
 )
 from gristmill.connectors.shared_files import (
     CHECKPOINT_VERSION,
+    UNKNOWN_READERS,
     SharedFile,
     SharedFileConnector,
     SharedFilePage,
@@ -67,8 +68,6 @@ _FILE_FIELDS = (
     "id,name,mimeType,md5Checksum,modifiedTime,size,parents,webViewLink,driveId,trashed,permissionIds,"
     f"permissions({_PERMISSION})"
 )
-# The key of files whose permissions these credentials may not read: only admins see them.
-UNKNOWN_READERS = "files with hidden permissions"
 
 
 class GoogleDriveConfig(FileFilter):

@@ -34,6 +34,7 @@ from gristmill.connectors.port import (
 )
 from gristmill.connectors.shared_files import (
     CHECKPOINT_VERSION,
+    UNKNOWN_READERS,
     SharedFile,
     SharedFileConnector,
     SharedFilePage,
@@ -46,8 +47,6 @@ AUTHORITY = "https://login.microsoftonline.com"
 _PAGE_SIZE = 200
 _BATCH_SIZE = 20  # requests that Graph accepts in one
 _SELECT = "id,name,file,folder,root,deleted,size,cTag,eTag,lastModifiedDateTime,webUrl,parentReference"
-# The key of files whose permissions these credentials may not read: only admins see them.
-UNKNOWN_READERS = "files with hidden permissions"
 
 
 class MicrosoftDrivesConfig(FileFilter):

@@ -31,7 +31,10 @@ from gristmill.connectors.port import (
 from gristmill.connectors.streams import errors_as_problems
 from gristmill.errors import SourceGone
 
-__all__ = ["CHECKPOINT_VERSION", "SharedFile", "SharedFileConnector", "SharedFilePage"]
+__all__ = ["CHECKPOINT_VERSION", "UNKNOWN_READERS", "SharedFile", "SharedFileConnector", "SharedFilePage"]
+
+# The key of files whose permissions the credentials may not read: only admins see them.
+UNKNOWN_READERS = "files with hidden permissions"
 
 
 @dataclass(frozen=True)
