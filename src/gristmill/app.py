@@ -173,6 +173,7 @@ async def gristmill(
             allow_private=settings.allow_private_addresses,
             disk=services.disk_access(settings),
             wait_turn=HostTurns(db).wait,
+            rendering=services.render_settings(settings),
         )
         broadcaster = Broadcaster(db)
         stack.push_async_callback(broadcaster.stop)
@@ -292,9 +293,7 @@ async def _start_worker(parts: _WorkerParts, stack: AsyncExitStack) -> asyncio.T
     # A thread for every source that is read at once: one that hangs on a file system must not delay the others.
     executor = ThreadPoolExecutor(settings.source_slots + _SPARE_THREADS, thread_name_prefix="blocking")
     asyncio.get_running_loop().set_default_executor(executor)
-    stages = Stages.create(
-        sources=settings.source_slots, threads=settings.chunk_threads, share=settings.base_share
-    )
+    stages = services.create_stages(settings)
     pipeline = Pipeline(
         db,
         parts.embedders,

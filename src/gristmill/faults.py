@@ -52,6 +52,11 @@ def arm(spec: str) -> None:
         _armed[name] = _ArmedPoint(action, int(nth or 1))
 
 
+def disarm() -> None:
+    """Disarm all points."""
+    _armed.clear()
+
+
 @contextmanager
 def watch(name: str, *, hold: bool = False) -> Generator[PointWatch]:
     """Watch the point `name` in this process; with `hold`, code that reaches it waits until `hold` is set."""

@@ -13,6 +13,7 @@ import socket
 import ssl
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 import httpx
 
@@ -199,6 +200,13 @@ async def address_of(host: str, port: int, *, allow_private: bool) -> str:
     except OSError as error:
         raise resolution_error(host, error) from error
     return str(entries[0][4][0])
+
+
+def peer_address(response: httpx.Response) -> str | None:
+    """The address that a response comes from, while it is open."""
+    stream: Any = response.extensions.get("network_stream")
+    address: Any = None if stream is None else stream.get_extra_info("server_addr")
+    return str(address[0]) if address else None
 
 
 def resolution_error(host: str, error: BaseException) -> Transient:

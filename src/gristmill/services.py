@@ -23,6 +23,7 @@ from gristmill.ingest.image_describers import (
     ocr_identity,
 )
 from gristmill.ingest.processors import DoclingServe, MinerU, Processor, ProcessorConfig
+from gristmill.ingest.stages import Stages
 from gristmill.ingest.transcriber import HttpTranscriber, TranscriptionConfig
 from gristmill.readers import ReadLimits
 from gristmill.search import HttpReranker, Searcher
@@ -30,6 +31,7 @@ from gristmill.search.index.engine_indexes import EngineIndexes
 from gristmill.search.index.opensearch import OpenSearch
 from gristmill.settings import ProcessorSettings, Settings
 from gristmill.sources.disk import SYSTEM_FOLDERS, DiskAccess
+from gristmill.sources.rendering import BrowserLimits, RenderSettings
 from gristmill.usage import (
     QueryUsage,
     Spending,
@@ -49,6 +51,22 @@ def disk_access(settings: Settings) -> DiskAccess:
     if settings.blob_url is not None and settings.blob_url.startswith("file://"):
         own_folders.append(Path(unquote(urlsplit(settings.blob_url).path)))
     return DiskAccess(tuple(settings.allowed_paths), (*SYSTEM_FOLDERS, *own_folders))
+
+
+def render_settings(settings: Settings) -> RenderSettings:
+    """Which browser renders pages, and what one page may cost."""
+    limits = BrowserLimits(settings.render_memory_mb << 20, settings.render_timeout.total_seconds())
+    return RenderSettings(settings.chromium_path, limits)
+
+
+def create_stages(settings: Settings) -> Stages:
+    """The stages of a worker."""
+    return Stages.create(
+        sources=settings.source_slots,
+        threads=settings.chunk_threads,
+        renders=settings.render_slots,
+        share=settings.base_share,
+    )
 
 
 def connector_limits(settings: Settings) -> ConnectorLimits:

@@ -1,5 +1,6 @@
 """Back-ups of a running installation, the disaster after them, and restores; with real processes and a real PostgreSQL."""
 
+import asyncio
 import hashlib
 import json
 import threading
@@ -12,6 +13,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from gristmill.backup import BackupRepository
+from gristmill.backup.manifest import SavedFile
+from gristmill.backup.repository import PIECE_BYTES
 from gristmill.db import local_server
 from tests.gristmill_process import ServeProcess, environment, run_command, run_serve
 from tests.sources.s3 import run_bucket
@@ -200,4 +204,25 @@ def test_a_damaged_backup_is_refused_and_nothing_is_changed(backed_up: Installat
         assert "back-up" in message
         assert tree(target) == set() if target.exists() else True
         path.write_bytes(whole)
+    asyncio.run(cut_unevenly(backed_up.destination))
     assert backed_up.restore(target)["blobs"] == 1
+    assert set(titles_and_bytes(target)) == {"rye.md"}
+
+
+async def cut_unevenly(destination: str) -> None:
+    """Give the files of a back-up other pieces, as an earlier release did if a file grew while it was read."""
+    repository = BackupRepository.open(destination, create=False)
+    (backup_id,) = await repository.list_ids()
+    manifest = await repository.read_manifest(backup_id)
+    await repository.load_stored_pieces()
+    files = list[SavedFile]()
+    for file in manifest.files:
+        data = b"".join(map(repository.read_piece, file.pieces))
+        halves = [repository.put_piece(half)[0] for half in (data[: len(data) // 3], data[len(data) // 3 :])]
+        is_short = 3 <= len(data) <= PIECE_BYTES
+        files.append(replace(file, pieces=tuple(halves)) if is_short else file)
+    assert sum(len(file.pieces) == 2 for file in files) > 100
+    sizes = {digest: repository.piece_size(digest) for file in files for digest in file.pieces}
+    await repository.write_manifest(
+        replace(manifest, files=tuple(files), pieces={**manifest.pieces, **sizes})
+    )

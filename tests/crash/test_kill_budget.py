@@ -57,7 +57,12 @@ async def test_a_budget_holds_with_four_workers_and_kills(
                 workers.append(start_worker(env, tmp_path / "log"))
 
             async def is_paused() -> bool:
-                return _limit(http, budget)["used"] == BUDGET and _waiting(http, base)["budget_used_up"] > 0
+                """Everything is spent, and all that is left waits: a job that pauses while the budget is raised looks again a minute later."""
+                counts = http.get(f"/api/knowledge-bases/{base}").json()["itemCounts"]
+                waiting = _waiting(http, base)["budget_used_up"]
+                return _limit(http, budget)["used"] == BUDGET and waiting == DOCUMENTS - counts.get(
+                    "completed", 0
+                )
 
             await wait_until(is_paused)
             texts = Counter(text for request in embedder.requests for text in request.body["input"])

@@ -13,6 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
+from gristmill import faults
 from gristmill.embedding import LocalEmbedder, granite_pack
 from gristmill.embedding.gpu import batches
 from gristmill.embedding.gpu.batches import BatchRunner, OutOfMemory, Request
@@ -145,10 +146,29 @@ async def test_a_process_that_never_gets_ready_does_not_stop_the_work(
     client.folder.mkdir(mode=0o700)
     with (client.folder / "gpu.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # as one that hangs while it starts
-        vectors = await LocalEmbedder(model_cache, 1, gpu=client).embed_documents(TEXTS)
-        np.testing.assert_array_equal(vectors, await local.embed_documents(TEXTS))
+        embedder = LocalEmbedder(model_cache, 1, gpu=client)
+        expected = await local.embed_documents(TEXTS)
+        with faults.watch("embedding.before_gpu") as call:
+            for _ in range(3):
+                np.testing.assert_array_equal(await embedder.embed_documents(TEXTS), expected)
+        assert call.count == 1  # the next batches don't wait for it again
         with pytest.raises(GpuFailed):
             await LocalEmbedder(model_cache, 1, gpu=client, gpu_required=True).embed_documents(TEXTS)
+
+
+async def test_who_waits_for_the_process_of_another_worker_learns_that_it_found_no_gpu(
+    tmp_path: Path,
+) -> None:
+    client = GpuClient(tmp_path, device="missing")
+    client.folder.mkdir(mode=0o700)
+    with faults.watch("gpu.other_process_starts") as waiting:
+        with (client.folder / "gpu.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # as the other worker's, which looks for a GPU
+            call = asyncio.create_task(client.embed("granite-30m-en", [[0, 5, 2]]))
+            await waiting.passed.wait()
+        async with asyncio.timeout(60):  # far less than the limit for a process that starts
+            with pytest.raises(NoGpu):
+                await call
 
 
 async def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_marks_of_the_model_are_plain_text_in_a_document() -> None:
 
 async def test_a_query_overtakes_a_long_batch_of_documents(local: LocalEmbedder) -> None:
     await local.load()
-    with faults.watch("embedding.before_text") as begun:
+    with faults.watch("embedding.before_texts") as begun:
         documents = asyncio.create_task(local.embed_documents([LONG] * 60))
         await begun.passed.wait()
         for _ in range(3):
@@ -70,7 +70,7 @@ async def test_a_query_overtakes_a_long_batch_of_documents(local: LocalEmbedder)
 
 async def test_a_cancelled_call_starts_no_further_text(local: LocalEmbedder) -> None:
     await local.load()
-    with faults.watch("embedding.before_text", hold=True) as fault:
+    with faults.watch("embedding.before_texts", hold=True) as fault:
         documents = asyncio.create_task(local.embed_documents(TEXTS * 10))
         await fault.passed.wait()
         documents.cancel()
@@ -83,7 +83,7 @@ async def test_a_cancelled_call_starts_no_further_text(local: LocalEmbedder) -> 
 
 async def test_a_small_call_does_not_wait_for_a_large_one(local: LocalEmbedder) -> None:
     await local.load()
-    with faults.watch("embedding.before_text") as begun:
+    with faults.watch("embedding.before_texts") as begun:
         large = asyncio.create_task(local.embed_documents([LONG] * 60))
         await begun.passed.wait()
         await local.embed_documents(TEXTS[:1])
@@ -94,7 +94,7 @@ async def test_a_small_call_does_not_wait_for_a_large_one(local: LocalEmbedder) 
 
 async def test_after_closing_nothing_is_embedded(local: LocalEmbedder) -> None:
     running = asyncio.create_task(local.embed_documents(TEXTS * 10))
-    with faults.watch("embedding.before_text") as begun:
+    with faults.watch("embedding.before_texts") as begun:
         await begun.passed.wait()
     await local.close()
     with pytest.raises(Transient) as error:

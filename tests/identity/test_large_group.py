@@ -13,6 +13,8 @@ from gristmill.identity.store import queries
 pytestmark = pytest.mark.slow
 
 PEOPLE = 50_000
+# Groups of tools, of which there are none: tests/schema/test_plans.py has the plan where there are.
+EMPTY_TABLES = {"connector_group", "connector_group_member", "connector_identity"}
 MAX_PAGES = 60  # of 8 KiB; reading all members would take hundreds
 
 
@@ -45,7 +47,8 @@ async def test_a_check_does_not_depend_on_the_size_of_a_group(db: Database) -> N
         plan = report["Plan"]
         pages = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
         assert pages <= MAX_PAGES, json.dumps(report)
-        assert all(node["Node Type"] != "Seq Scan" for node in scans(plan)), json.dumps(report)
+        full_scans = {node["Relation Name"] for node in scans(plan) if node["Node Type"] == "Seq Scan"}
+        assert full_scans <= EMPTY_TABLES, json.dumps(report)
         active = await users.find_active_user(tx, user.id)
         assert active is not None
         assert set(active.groups) == {everyone.id, outer.id}

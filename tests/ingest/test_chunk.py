@@ -16,12 +16,14 @@ from tokenizers import Regex, Tokenizer, models, normalizers
 from gristmill.embedding.local_models import GRANITE as GRANITE_MODEL
 from gristmill.ingest.chunk import RECIPE, Chunker, TextChunk, split, token_limit
 from gristmill.ingest.lines import MAX_LINE, ContentLine, LineSplitter
+from tests.docs.pages import ROOT
 from tests.embedding.hashed import HashedEmbedder
 
 pytestmark = pytest.mark.slow
 
 HASHED = HashedEmbedder().tokenizer
 GRANITE = GRANITE_MODEL.tokenizer
+DOCS = ROOT / "docs"
 
 
 def letters() -> Tokenizer:
@@ -317,3 +319,14 @@ def test_a_chunk_has_256_tokens_unless_the_base_or_the_embedder_says_otherwise()
     assert token_limit(HashedEmbedder(), {"maxTokens": 64}) == 64
     assert token_limit(HashedEmbedder(max_tokens=128), {}) == 128
     assert token_limit(HashedEmbedder(max_tokens=128), {"maxTokens": 512}) == 128
+
+
+@pytest.mark.parametrize("tokenizer", [HASHED, GRANITE], ids=["hashed", "granite"])
+def test_chunks_say_how_many_tokens_they_have(tokenizer: Tokenizer) -> None:
+    """What embedding costs is reserved and charged by this number. It is a sum over lines, so unusual white space counts a
+    little more."""
+    text = "\n\n".join(path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("*/*.md")))
+    for overlap in (0, 30):
+        chunks = chunk_in_parts(text, [1 << 20], tokenizer, 256, overlap)
+        exact = sum(count(tokenizer, chunk.text) for chunk in chunks)
+        assert sum(chunk.tokens or 0 for chunk in chunks) == pytest.approx(exact, rel=0.01)

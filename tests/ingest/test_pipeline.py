@@ -102,6 +102,32 @@ async def test_interactive_documents_come_first(
     assert set((await worker.statuses()).values()) == {"completed"}
 
 
+async def test_an_interactive_document_does_not_wait_for_the_batches_under_way(
+    worker: ManualWorker, embedder: CountingEmbedder
+) -> None:
+    """S4-17, S4-52: it gets a batch of its own at once, and others don't."""
+    base = await small_chunk_base(worker)
+    await worker.add(base, *(note_to_add(f"large {n}", paragraphs(900, of=f"rye{n}")) for n in range(3)))
+    large = await worker.claim(10)
+    for job in large:
+        job.priority = 1
+    embedder.gate.clear()
+    running = [asyncio.create_task(worker.run(job)) for job in large]
+
+    async def has_calls(count: int) -> bool:
+        return len(embedder.calls) >= count
+
+    await wait_until(lambda: has_calls(embed.PARALLEL))
+    await worker.add(base, note_to_add("urgent", "oats"))
+    running += [asyncio.create_task(worker.run(job)) for job in await worker.claim()]
+    await wait_until(lambda: has_calls(embed.PARALLEL + 1))
+    assert "oats" in embedder.calls[embed.PARALLEL]
+    assert len(embedder.calls) == embed.PARALLEL + 1
+    embedder.gate.set()
+    await asyncio.gather(*running)
+    assert set((await worker.statuses()).values()) == {"completed"}
+
+
 # ── nothing is paid twice ────────────────────────────────────────────────────────────────────────────────
 
 

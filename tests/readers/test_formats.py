@@ -160,6 +160,15 @@ async def test_html_is_read_whole_in_the_encoding_it_names(read_sample: ReadSamp
     assert reading.text == "# 你好\n\n世界\n"
 
 
+async def test_icons_in_a_page_are_no_text(read_sample: ReadSample) -> None:
+    """Vector graphics in the page, also those that end themselves or never do, leave the text around them whole."""
+    icon = '<svg viewBox="0 0 8 8"><title>Clock</title><path d="M0 0h8"/><text>12</text></svg>'
+    page = f"<body><h1>{icon}Opening hours</h1><p>From {icon} nine<svg/> to <svg class='x' /> five.</p>{icon}<p>Daily.</p></body>"
+    assert (await read_sample(page, "a.html")).text == "# Opening hours\n\nFrom nine to five.\n\nDaily.\n"
+    for broken in ("<p>Open</p><svg><path", "<p>Open</p><svg /x", "<svg</svg<p>Open</p>"):
+        assert "Open" in (await read_sample(broken, "a.html")).text
+
+
 async def test_xml_yields_the_texts_of_its_elements(read_sample: ReadSample) -> None:
     xml = '<?xml version="1.0" encoding="utf-8"?><a name="Thing"><b>First <i>inline</i> words</b><c>Second</c></a>'
     assert (await read_sample(xml, "a.xml")).text == "name: Thing\n\nFirst inline words\n\nSecond\n\n"

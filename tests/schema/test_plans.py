@@ -1,5 +1,6 @@
 """The hot statements stay cheap however long the queue is: bounded by the pages they touch, not by the clock."""
 
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -9,7 +10,7 @@ from gristmill import jobs
 from gristmill.catalog.lifecycle import TERMINAL, ItemStatus
 from gristmill.db import Database
 from gristmill.db.queries import Queries, Tx
-from gristmill.identity import LOCAL_ORG
+from gristmill.identity import LOCAL_ORG, NewApiKey, UserFields, delete_key, insert_key, secret_hash, users
 from gristmill.jobs import NewJob
 from tests.jobs.sample_work import Plain
 
@@ -282,3 +283,76 @@ async def insert_item(tx: Tx, base: UUID, parent: UUID | None, item_type: str, s
     ).fetchone()
     assert row is not None
     return row[0]
+
+
+async def add_tool_groups(db: Database, groups: int, members: int) -> None:
+    """Add groups of a tool with members, half of them by accounts; one person is in all of them, in both ways."""
+    async with db.transaction() as tx:
+        await tx.execute(
+            "with new_connector as (insert into connector (name, type, config, credentials, schedule, acl_schedule)"
+            "   select uuidv7()::text, 'x', '{}', '', '', '' returning id, org_id),"
+            " people as (insert into connector_identity (connector_id, user_id, email)"
+            "   select id, 'u' || n, case when n = 1 then 'ann@example.org' else n || '@mapped.org' end"
+            "     from new_connector, generate_series(1, %(members)s) n),"
+            " new_group as (insert into connector_group (org_id, connector_id, key, name, complete)"
+            "   select c.org_id, c.id, n::text, 'g', true from new_connector c, generate_series(1, %(groups)s) n"
+            "   returning id)"
+            " insert into connector_group_member (group_id, email, user_id)"
+            "   select g.id, case when n %% 2 = 0 then coalesce(nullif(n || '@b.org', '2@b.org'), 'ann@example.org') end,"
+            "          case when n %% 2 = 1 then 'u' || n end"
+            "     from new_group g, generate_series(1, %(members)s) n",
+            {"groups": groups, "members": members},
+        )
+    async with db.connection() as tx:
+        await tx.execute("vacuum analyze")
+
+
+async def tool_group_plans(db: Database) -> dict[str, tuple[int, dict[str, Any]]]:
+    """How many groups a person has, and the plan that finds them: alone, and with a key and a user that have the address."""
+    async with db.transaction() as tx:
+        key, secret = await insert_key(tx, LOCAL_ORG, NewApiKey("ann", "reader", email="Ann@example.org"))
+        user = await users.insert_user(tx, LOCAL_ORG, UserFields("ann@example.org", "Ann"))
+    plans: dict[str, tuple[int, dict[str, Any]]] = {}
+    async with db.connection() as tx:
+        for name, parameters in (
+            ("find_tool_groups", {"org": LOCAL_ORG, "email": "Ann@example.org"}),
+            ("find_key_by_hash", {"hash": secret_hash(secret)}),
+            ("find_active_user", {"id": user.id}),
+        ):
+            statement = Queries("gristmill.identity")[name]
+            rows = await (await tx.execute(statement, parameters)).fetchall()
+            found = len(rows) if name == "find_tool_groups" else len(rows[0][-1])
+            for _ in range(2):  # the first may have hint bits to set
+                cursor = await tx.execute(b"explain (analyze, buffers, format json) " + statement, parameters)
+                plans[name] = (found, await explain(cursor))
+    async with db.transaction() as tx:
+        assert await delete_key(tx, LOCAL_ORG, key.id)
+        assert await users.delete_user(tx, LOCAL_ORG, user.id)
+    return plans
+
+
+def plan_nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """All nodes of a plan."""
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from plan_nodes(child)
+
+
+def scans_people(node: dict[str, Any]) -> bool:
+    """Whether a node reads all members of groups, or all accounts."""
+    tables = ("connector_group_member", "connector_identity")
+    return node["Node Type"] == "Seq Scan" and node.get("Relation Name") in tables
+
+
+async def test_the_groups_of_a_person_cost_no_more_beside_large_groups(db: Database) -> None:
+    """Promise 6: who belongs to which group of a tool is found by indexes, however many members the groups have."""
+    await add_tool_groups(db, groups=2, members=100)
+    few = await tool_group_plans(db)
+    await add_tool_groups(db, groups=1, members=50_000)
+    many = await tool_group_plans(db)
+    assert [found for found, _ in few.values()] == [2, 2, 2]
+    assert [found for found, _ in many.values()] == [3, 3, 3]
+    for name, (_, plan) in many.items():
+        assert not any(scans_people(node) for node in plan_nodes(plan)), name
+        assert page_count(plan) <= 2 * page_count(few[name][1]) + 20, name
+        print(f"{name}: {page_count(few[name][1])} pages, beside 50,000 members {page_count(plan)}")

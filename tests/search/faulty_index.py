@@ -12,6 +12,7 @@ Until told otherwise:
 
     is_down        every call fails
     answers        changes hang while it is not set
+    may_return     searches hang while it is not set, after they have read; `has_read` says that one does
     is_stale       searches read what was there at the last `remember`
 """
 
@@ -55,6 +56,8 @@ class FaultyEngine(Engine):
         self.is_down = False
         self.answers = asyncio.Event()
         self.answers.set()
+        self.may_return, self.has_read = asyncio.Event(), asyncio.Event()
+        self.may_return.set()
         self.requests = 0  # changes that were asked for
         self.stale_copies: dict[BaseId, BaseId] = {}
 
@@ -146,7 +149,10 @@ class FaultyIndex:
     async def ask(
         self, base: BaseId, legs: Sequence[Leg], scope: PointFilter, limit: int
     ) -> list[list[Found]]:
-        return await self._inner.ask(self._read_base(base), legs, scope, limit)
+        hits = await self._inner.ask(self._read_base(base), legs, scope, limit)
+        self._engine.has_read.set()
+        await self._engine.may_return.wait()
+        return hits
 
     async def statistics(self, base: BaseId, terms: Sequence[Term], scope: PointFilter) -> Statistics:
         return await self._inner.statistics(self._read_base(base), terms, scope)

@@ -77,6 +77,7 @@ async def write(
 async def publish_version(tx: Tx, items: Sequence[Item], version: int, chunks: int) -> None:
     """Make a version of each item live."""
     await contents.publish(tx, [FinishedVersion(item.id, version, chunks, [], None, {}) for item in items])
+    await catalog.derive_statuses_above(tx, [item.id for item in items])
 
 
 async def file_folder(

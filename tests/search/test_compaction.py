@@ -99,7 +99,7 @@ async def test_an_attempt_that_fails_before_its_commit_changes_nothing(
         await wait_until_compacted(db)
         assert await search_results(db, base) == before
     finally:
-        faults.arm("")
+        faults.disarm()
 
 
 async def test_segments_of_another_lexer_version_are_lexed_again(mill_with_worker: app.Gristmill) -> None:

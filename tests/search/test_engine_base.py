@@ -1,6 +1,7 @@
 """A base in OpenSearch through the API, while the engine lags, hangs, is down, or its worker stops: what the contract of all
 indexes (`test_index_contract.py`) does not say."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -285,6 +286,57 @@ async def test_chunks_that_are_added_to_a_live_version_are_found_before_and_afte
     assert [point["version"] for point in points(base)] == [1, 1]
     (hit,) = await search(http, base, "millstone", mode="text")
     assert hit["text"] == chunk.text
+
+
+@asynccontextmanager
+async def during_search(
+    http: httpx.AsyncClient, engine: FaultyEngine, base: str, query: str, mode: str
+) -> AsyncGenerator[asyncio.Task[list[dict[str, Any]]]]:
+    """A search to which the engine has responded, and whose response arrives after the block."""
+    engine.may_return.clear()
+    engine.has_read.clear()
+    running = asyncio.create_task(search(http, base, query, mode=mode))
+    await asyncio.wait_for(engine.has_read.wait(), 30)
+    yield running
+    engine.may_return.set()
+    await running
+
+
+@pytest.mark.parametrize("mode", ["text", "vector"])
+async def test_what_the_engine_learns_while_it_responds_is_found(
+    mill: app.Gristmill, http: httpx.AsyncClient, engine: FaultyEngine, mode: str
+) -> None:
+    """It was not in the response, and has no open task any more."""
+    base = await make_base(http)
+    item, _ = await add(http, base, note("a drawing", "picture"), note("a wheel"))
+    vector = HashedEmbedder().vector("a millstone")
+    prepared = publish.prepare_write(
+        [VersionChunks(UUID(item), "picture", 1, [Chunk(1, "a millstone", 0, 0, (), vector)])]
+    )
+    engine.answers.clear()
+    async with mill.db.transaction() as tx:
+        row = await catalog.find_base(tx, BaseId(UUID(base)))
+        assert row is not None
+        await publish.write_unindexed(tx, row, prepared)
+    async with during_search(http, engine, base, "millstone", mode) as running:
+        engine.answers.set()
+        await until_no_tasks(mill)
+    assert running.result()[0]["text"] == "a millstone"
+
+
+@pytest.mark.parametrize("mode", ["text", "vector"])
+async def test_an_item_is_found_whose_next_version_is_published_while_the_engine_responds(
+    mill: app.Gristmill, http: httpx.AsyncClient, engine: FaultyEngine, mode: str
+) -> None:
+    """What the engine has returned of it is no longer live: it is found by the new version."""
+    base = await make_base(http)
+    [item] = await add(http, base, note("a wheel", "the wheel"))
+    async with during_search(http, engine, base, "wheel", mode) as running:
+        response = await http.patch(f"/api/knowledge-items/{item}", json={"content": "a wheel of oak"})
+        assert response.status_code < 300, response.text
+        assert (await wait_until_ended(http, item))["status"] == "completed"
+        await until_no_tasks(mill)
+    assert [hit["text"] for hit in running.result()] == ["a wheel of oak"]
 
 
 async def test_readiness_shows_the_engine(

@@ -15,7 +15,7 @@ from gristmill.operations import bases
 from gristmill.operations.move_index import move_index
 from gristmill.search.index import opensearch_queries as queries
 from gristmill.work import SweepIndex
-from tests.api_calls import assert_healthy, make_base, wait_for_job
+from tests.api_calls import assert_healthy, assert_problem, make_base, wait_for_job
 from tests.search.faulty_index import FaultyEngine
 from tests.search.index_setup import bulk
 from tests.search.opensearch_cluster import Cluster
@@ -103,11 +103,14 @@ async def test_an_index_in_the_engine_is_rebuilt_while_it_answers(
         {**first, "no": 10**9},
     )
     embedded = embedder.embedded
-    response = await http.post(f"/api/knowledge-bases/{base}/index/rebuild")
-    assert response.status_code == 202, response.text
-    again = await http.post(f"/api/knowledge-bases/{base}/index/rebuild")
-    assert again.status_code in (202, 409), again.text  # it may have ended
-    assert {*await titles(http, base, "wheat rye", mode="vector")} == {"a wheel", "wheat", "rye"}
+    with faults.watch("move_index.step", hold=True) as step:
+        response = await http.post(f"/api/knowledge-bases/{base}/index/rebuild")
+        assert response.status_code == 202, response.text
+        await reached(step)  # from here on, searches know that the engine may lack something
+        again = await http.post(f"/api/knowledge-bases/{base}/index/rebuild")
+        assert_problem(again, 409, "index_moving")
+        assert {*await titles(http, base, "wheat rye", mode="vector")} == {"a wheel", "wheat", "rye"}
+        step.hold.set()
     await wait_until_moved(http, response.json()["jobId"])
 
     async def is_rebuilt() -> bool:

@@ -91,6 +91,17 @@ def test_stop_words_are_not_highlighted_unless_the_query_has_no_others() -> None
     assert highlighted_words("我们的知识库是最好的", "最 的") == ["最"]
 
 
+def test_characters_of_chinese_words_are_not_highlighted_elsewhere() -> None:
+    """A character of a pair by itself is another word; one that was asked for by itself is highlighted."""
+    assert highlighted_words("这个组件处理文件的事件。", "组件") == ["组件"]
+    text = "为何不用？请看如何使用这个组件，任何人都能用。"
+    assert highlighted_words(text, "如何使用组件") == ["使用", "组件"]
+    assert highlighted_words("會議室在三樓。", "会议室 在哪里") == ["會議室"]
+    assert highlighted_words("猫吃猫粮。", "猫 粮食") == ["猫", "猫"]
+    assert highlighted_words("如何？", "如何") == ["如何"]
+    assert highlighted_words("The 组件 mill", "mill 组件") == ["组件", "mill"]
+
+
 def test_nothing_inside_an_html_tag_is_highlighted() -> None:
     text = '<a href="mill">A mill</a><!-- mill --> and a List<Mill> of 1 < 2 mill'
     assert highlighted_words(text, "a mill") == ["mill", "Mill", "mill"]

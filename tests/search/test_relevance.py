@@ -126,6 +126,8 @@ def test_coverage_is_the_share_of_what_the_query_says() -> None:
     assert not one_word.is_complete
     assert every_word.share > 2 * one_word.share > 0
     assert small_words.share == 0
+    assert (every_word.plain_share, small_words.plain_share) == (1, 0)
+    assert one_word.share < one_word.plain_share < 0.5  # the rest of the query says more
     in_title = measure_coverage(query, counts, ["In spring.", "The miller dresses stones"])
     assert in_title == every_word
 
@@ -138,6 +140,9 @@ def test_chinese_coverage_counts_pairs_and_leaves_out_small_words() -> None:
     assert right.share > 0.4 > 3 * other.share
     traditional = measure_coverage(query, counts, ["磨坊主每年春天都會打磨石磨。"])
     assert traditional == right
+    alone = measure_coverage("组件", counts_of("组件", 1000), ["一个组件。"])
+    assert alone.is_complete
+    assert (alone.plain_share, alone.share < 0.4) == (1, True)
 
 
 def test_without_frequencies_all_words_say_the_same() -> None:

@@ -37,6 +37,7 @@ async def test_a_page_is_read_with_what_its_server_says_of_it(site: Site) -> Non
         "utf-8",
         url,
         {"etag": '"v1"', "last_modified": "Wed, 21 Oct 2015 07:28:00 GMT"},
+        peer="127.0.0.1",
     )
 
 

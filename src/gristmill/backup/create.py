@@ -183,7 +183,7 @@ class _BackupWriter:
         try:
             async for piece in pieces:
                 size += len(piece)
-                tasks.append(asyncio.create_task(self._repository.put_piece(piece)))
+                tasks.append(asyncio.create_task(asyncio.to_thread(self._repository.put_piece, piece)))
                 if len(tasks) >= _AT_ONCE:
                     digests.append(await self._count_piece(tasks.pop(0)))
                 self._progress(step, len(piece))
@@ -228,9 +228,12 @@ class _BackupWriter:
 
 
 async def _file_pieces(path: Path) -> AsyncGenerator[bytes]:
+    """The bytes of a file up to its end, in pieces of one size but for the last. What is appended meanwhile is in the WAL."""
     with path.open("rb") as file:
         while piece := await asyncio.to_thread(file.read, PIECE_BYTES):
             yield piece
+            if len(piece) < PIECE_BYTES:
+                return
 
 
 async def _cut(parts: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:

@@ -17,11 +17,12 @@ import json
 import os
 import re
 import socket
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import obstore
@@ -34,6 +35,9 @@ from gristmill.errors import Conflict, Invalid, NotFound, SetupError
 from gristmill.sources.store_errors import explain_store_error
 
 PIECE_BYTES = 1 << 20
+Value = TypeVar("Value")
+Result = TypeVar("Result")
+_AT_ONCE = 4
 _LEVEL = 1
 _SYNCS_AT_ONCE = 8
 _LOCK = "lock"
@@ -110,7 +114,10 @@ class BackupRepository:
         """Complete a back-up: from now on it exists."""
         await asyncio.to_thread(self._sync, [_piece_path(digest) for digest in self._new])
         name = f"backups/{manifest.id}"
-        await self._put(name, await asyncio.to_thread(manifest.encode))
+        try:
+            await self._store.put_async(name, await asyncio.to_thread(manifest.encode))
+        except (OSError, BaseError) as error:
+            raise _unusable("The destination of the back-ups", error) from error
         await asyncio.to_thread(self._sync, [name])
 
     async def prune(self, keep: int) -> list[str]:
@@ -149,27 +156,29 @@ class BackupRepository:
         """The size of a stored piece."""
         return self._stored[digest]
 
-    async def put_piece(self, data: bytes) -> tuple[str, int]:
-        """Store a piece, if it is not stored yet; its hash, and how many bytes were written."""
-        digest = await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
+    def put_piece(self, data: bytes) -> tuple[str, int]:
+        """Store a piece, if it is not stored yet; its hash, and how many bytes were written. Runs in a thread."""
+        digest = hashlib.sha256(data).hexdigest()
         if digest in self._stored:
             return digest, 0
-        compressed = await asyncio.to_thread(zstandard.compress, data, _LEVEL)
-        await self._put(_piece_path(digest), compressed)
+        compressed = zstandard.compress(data, _LEVEL)
+        try:
+            self._store.put(_piece_path(digest), compressed)
+        except (OSError, BaseError) as error:
+            raise _unusable("The destination of the back-ups", error) from error
         self._stored[digest] = len(compressed)
         self._new.append(digest)
         return digest, len(compressed)
 
-    async def get_piece(self, digest: str) -> bytes:
-        """The bytes of a piece; `Invalid` when it is missing or damaged."""
+    def read_piece(self, digest: str) -> bytes:
+        """The bytes of a piece; `Invalid` when it is missing or damaged. Runs in a thread: reads, unpacks and verifies in one go."""
         try:
-            compressed = bytes(await (await self._store.get_async(_piece_path(digest))).bytes_async())
-            data = await asyncio.to_thread(_decompress, compressed)
+            data = _decompress(memoryview(self._store.get(_piece_path(digest)).bytes()))
         except (FileNotFoundError, zstandard.ZstdError):
             data = None
         except (OSError, BaseError) as error:
             raise _unusable("The destination of the back-ups", error) from error
-        if data is None or await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest()) != digest:
+        if data is None or hashlib.sha256(data).hexdigest() != digest:
             raise Invalid(
                 f"Piece {digest[:12]} of the back-up is missing or damaged. Choose another back-up, or repair the disk.",
                 code="backup_damaged",
@@ -231,12 +240,6 @@ class BackupRepository:
             list(threads.map(_sync_file, files))
             list(threads.map(_sync_file, folders))
 
-    async def _put(self, path: str, data: bytes) -> None:
-        try:
-            await self._store.put_async(path, data)
-        except (OSError, BaseError) as error:
-            raise _unusable("The destination of the back-ups", error) from error
-
     async def _list(self, prefix: str) -> AsyncGenerator[tuple[str, int]]:
         stream = self._store.list(prefix, chunk_size=1000)
         try:
@@ -245,6 +248,22 @@ class BackupRepository:
                     yield entry["path"], entry["size"]
         except (OSError, BaseError) as error:
             raise _unusable("The destination of the back-ups", error) from error
+
+
+async def map_in_threads(values: Iterable[Value], work: Callable[[Value], Result]) -> AsyncGenerator[Result]:
+    """What `work` returns for each value, in order; it runs in threads, for some values ahead."""
+    tasks: list[asyncio.Task[Result]] = []
+    try:
+        for value in values:
+            tasks.append(asyncio.create_task(asyncio.to_thread(work, value)))
+            if len(tasks) >= _AT_ONCE:
+                yield await tasks.pop(0)
+        while tasks:
+            yield await tasks.pop(0)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _sync_file(path: Path) -> None:
@@ -263,7 +282,7 @@ def _piece_hash(path: str) -> str:
     return path.removeprefix("pieces/").replace("/", "")
 
 
-def _decompress(compressed: bytes) -> bytes:
+def _decompress(compressed: memoryview) -> bytes:
     return zstandard.ZstdDecompressor().decompress(compressed, max_output_size=PIECE_BYTES)
 
 

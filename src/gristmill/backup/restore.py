@@ -16,24 +16,26 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import psycopg
 
 from gristmill import faults
 from gristmill.backup.create import Progress
-from gristmill.backup.manifest import Manifest, SavedFile
-from gristmill.backup.repository import BackupRepository
+from gristmill.backup.manifest import Manifest
+from gristmill.backup.repository import PIECE_BYTES, BackupRepository, map_in_threads
 from gristmill.db import cluster, local_server, migrate, reaper
 from gristmill.errors import Conflict, Invalid, SetupError
 from gristmill.sources.blobs import BlobStore
 from gristmill.vault import KEY_FILE
 
 STAGING = ".restoring"
-_AT_ONCE = 4
+_FILES_AT_ONCE = 500
 _STOP_PATIENCE = 120.0
 _POLL = 0.05
 
@@ -57,7 +59,7 @@ async def restore_backup(
     await _clear(staging)
     try:
         await _write_files(repository, manifest, staging, progress)
-        await _write_blobs(repository, manifest, BlobStore.open(blob_url, staging), progress)
+        await _write_blobs(repository, manifest, BlobStore.open(blob_url, staging), staging, progress)
         await faults.point("restore.written")
         await asyncio.to_thread(_recover, staging)
         await faults.point("restore.recovered")
@@ -109,12 +111,12 @@ async def _write_files(
     pgdata = staging / "postgres" / "data"
     for folder in manifest.folders:
         (pgdata / _safe_path(folder)).mkdir(parents=True, exist_ok=True, mode=0o700)
-    for file in manifest.files:
-        await _write_file(repository, file, pgdata / _safe_path(file.path), progress)
+    files = [_File(pgdata / _safe_path(file.path), file.size, file.pieces) for file in manifest.files]
+    if (key := manifest.secret_key) is not None:
+        files.append(_File(staging / KEY_FILE, key.size, key.pieces))
+    await _write_pieces(repository, files, lambda size: progress("database", size))
     (pgdata / "backup_label").write_text(manifest.backup_label)
     (pgdata / "backup_label").chmod(0o600)
-    if manifest.secret_key is not None:
-        await _write_file(repository, manifest.secret_key, staging / KEY_FILE, progress)
 
 
 def _safe_path(path: str) -> PurePosixPath:
@@ -125,41 +127,111 @@ def _safe_path(path: str) -> PurePosixPath:
     return safe
 
 
-async def _write_file(repository: BackupRepository, file: SavedFile, path: Path, progress: Progress) -> None:
-    if not path.parent.exists():
-        path.parent.mkdir(parents=True, mode=0o700)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        async for piece in _read_pieces(repository, file.pieces):
-            await asyncio.to_thread(os.write, handle, piece)
-            progress("database", len(piece))
-    finally:
-        os.close(handle)
-    await faults.point("restore.file_written")
-
-
 async def _write_blobs(
-    repository: BackupRepository, manifest: Manifest, blobs: BlobStore, progress: Progress
+    repository: BackupRepository, manifest: Manifest, blobs: BlobStore, staging: Path, progress: Progress
 ) -> None:
+    paths = {blob.name: blobs.local_path(blob.name) for blob in manifest.blobs}
+    in_staging = {
+        name: path for name, path in paths.items() if path is not None and path.is_relative_to(staging)
+    }
+    files = [
+        _File(in_staging[blob.name], blob.size, blob.pieces)
+        for blob in manifest.blobs
+        if blob.name in in_staging
+    ]
+    await _write_pieces(repository, files, lambda size: progress("files", size))
     for blob in manifest.blobs:
-        await blobs.restore(blob.name, _read_pieces(repository, blob.pieces))
-        progress("files", blob.size)
+        if blob.name not in in_staging:
+            await blobs.restore(blob.name, map_in_threads(blob.pieces, repository.read_piece))
+            progress("files", blob.size)
 
 
-async def _read_pieces(repository: BackupRepository, digests: Sequence[str]) -> AsyncGenerator[bytes]:
-    """The pieces in their order; the next ones are fetched meanwhile."""
-    tasks: list[asyncio.Task[bytes]] = []
-    try:
-        for digest in digests:
-            tasks.append(asyncio.create_task(repository.get_piece(digest)))
-            if len(tasks) >= _AT_ONCE:
-                yield await tasks.pop(0)
-        while tasks:
-            yield await tasks.pop(0)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+# ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of the staging folder, and the pieces that it consists of."""
+
+    path: Path
+    size: int
+    pieces: tuple[str, ...]
+
+    def create(self) -> None:
+        """Make the file, without content."""
+        if not self.path.parent.exists():
+            self.path.parent.mkdir(parents=True, mode=0o700)
+        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+
+    def write(self, data: bytes, offset: int) -> None:
+        """Write a piece at its place."""
+        handle = os.open(self.path, os.O_WRONLY)
+        try:
+            rest = memoryview(data)
+            while rest:
+                written = os.pwrite(handle, rest, offset)
+                offset, rest = offset + written, rest[written:]
+        finally:
+            os.close(handle)
+
+
+class WrittenPiece(NamedTuple):
+    """A piece of a file that was written, and whether it has the size by which its place is known."""
+
+    piece: "_FilePiece"
+    size: int
+    is_full: bool
+
+
+@dataclass(frozen=True)
+class _FilePiece:
+    """A piece of a file. All but the last of a file have the same size, so that each is written at its place, in any order."""
+
+    file: _File
+    number: int
+
+    def write(self, repository: BackupRepository) -> WrittenPiece:
+        """Read, unpack, verify and write it."""
+        offset = self.number * PIECE_BYTES
+        data = repository.read_piece(self.file.pieces[self.number])
+        self.file.write(data, offset)
+        return WrittenPiece(self, len(data), offset + len(data) == min(self.file.size, offset + PIECE_BYTES))
+
+
+async def _write_pieces(
+    repository: BackupRepository, files: Sequence[_File], progress: Callable[[int], None]
+) -> None:
+    """Write files of the staging folder, several pieces at once. In back-ups of earlier releases, a file that grew while it was read can
+    have pieces of other sizes; it is written again, piece after piece."""
+    uneven: set[_File] = set()
+    for start in range(0, len(files), _FILES_AT_ONCE):
+        part = files[start : start + _FILES_AT_ONCE]
+        await asyncio.to_thread(_create_files, part)
+        pieces = (_FilePiece(file, number) for file in part for number in range(len(file.pieces)))
+        written = map_in_threads(pieces, lambda piece: piece.write(repository))
+        async with aclosing(written):
+            async for piece, size, is_full in written:
+                if not is_full:
+                    uneven.add(piece.file)
+                progress(size)
+                if piece.number == len(piece.file.pieces) - 1:
+                    await faults.point("restore.file_written")
+    for file in uneven:
+        await asyncio.to_thread(_write_in_order, repository, file)
+
+
+def _create_files(files: Sequence[_File]) -> None:
+    for file in files:
+        file.create()
+
+
+def _write_in_order(repository: BackupRepository, file: _File) -> None:
+    file.create()
+    offset = 0
+    for digest in file.pieces:
+        data = repository.read_piece(digest)
+        file.write(data, offset)
+        offset += len(data)
 
 
 def _recover(staging: Path) -> None:

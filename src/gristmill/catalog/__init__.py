@@ -13,6 +13,7 @@ from gristmill.catalog.base import (
     IndexKind,
     OnRestart,
     QuestionKeeping,
+    RenderChoice,
 )
 from gristmill.catalog.base_expiry import find_expired_bases, find_expired_ids, set_base_expiry, touch_bases
 from gristmill.catalog.base_index import IndexState, fill_index, index_states, switch_index
@@ -56,6 +57,8 @@ from gristmill.catalog.item import (
     ItemId,
     NewItem,
     index_title,
+    new_page,
+    title_of_web_page,
 )
 from gristmill.catalog.lifecycle import (
     TERMINAL,
@@ -156,6 +159,7 @@ from gristmill.catalog.transitions import (
     derive_status,
     derive_statuses,
     derive_statuses_above,
+    derive_statuses_after_end,
     dismiss,
     fail_interrupted,
     fail_version,
@@ -236,6 +240,7 @@ __all__ = [
     "OnRestart",
     "Provenance",
     "QuestionKeeping",
+    "RenderChoice",
     "SortKey",
     "SortedItem",
     "Swap",
@@ -267,6 +272,7 @@ __all__ = [
     "derive_status",
     "derive_statuses",
     "derive_statuses_above",
+    "derive_statuses_after_end",
     "dismiss",
     "drop_base",
     "drop_chunk_set",
@@ -342,6 +348,7 @@ __all__ = [
     "mark_refreshed",
     "mark_still_listed",
     "matching_ids",
+    "new_page",
     "next_items_to_refresh",
     "next_missing",
     "note_text",
@@ -380,6 +387,7 @@ __all__ = [
     "switch_chunk_set",
     "switch_index",
     "tags_of",
+    "title_of_web_page",
     "touch_bases",
     "tree_window",
     "user_added_descendants",

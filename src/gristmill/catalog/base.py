@@ -13,6 +13,7 @@ ChunkSetId = NewType("ChunkSetId", UUID)
 OnRestart = Literal["resume", "park"]
 AssetReuse = Literal["any", "document", "force"]
 EmptyDocuments = Literal["fail", "warn"]
+RenderChoice = Literal["never", "auto", "always"]
 IndexKind = Literal["embedded", "opensearch"]
 QuestionKeeping = Literal["off", "keep"]
 
@@ -115,3 +116,8 @@ class Base:
     def empty_documents(self) -> EmptyDocuments:
         """Whether a document that has bytes but no text fails, or is completed with a warning."""
         return self.settings.get("emptyDocuments", "fail")
+
+    @property
+    def render(self) -> RenderChoice:
+        """Which of its web pages a browser renders, unless they or their container have a choice of their own."""
+        return self.settings.get("render", "never")

@@ -44,10 +44,12 @@ async def find_excluded(tx: Tx, root_id: ItemId, sources: Sequence[tuple[str, st
 
 
 async def list_exclusions(
-    tx: Tx, base_id: BaseId, *, limit: int, after: UUID | None = None
+    tx: Tx, base_id: BaseId, *, limit: int, after: UUID | None = None, container: UUID | None = None
 ) -> list[Exclusion]:
-    """What is left out of the containers of a base, the oldest first."""
-    return await queries.many(tx, Exclusion, "list_exclusions", base=base_id, limit=limit, after=after)
+    """What is left out of the containers of a base, or of one of them, the oldest first."""
+    return await queries.many(
+        tx, Exclusion, "list_exclusions", base=base_id, limit=limit, after=after, container=container
+    )
 
 
 async def remove_exclusions(tx: Tx, base_id: BaseId, ids: Sequence[UUID] | None) -> list[Exclusion]:

@@ -19,9 +19,10 @@ select u.n::int from unnest(%(types)s::text[], %(keys)s::text[]) with ordinality
                   and md5(e.source_key) = md5(u.source_key) and e.source_key = u.source_key);
 
 -- name: list_exclusions
--- What is left out of the containers of a base, after a cursor, the oldest first.
+-- What is left out of the containers of a base, or of one of them, after a cursor, the oldest first.
 select id, base_id, root_id, type, source_key, title, created_at from exclusion
- where base_id = %(base)s and (%(after)s::uuid is null or id > %(after)s) order by id limit %(limit)s;
+ where base_id = %(base)s and (%(container)s::uuid is null or root_id = %(container)s)
+   and (%(after)s::uuid is null or id > %(after)s) order by id limit %(limit)s;
 
 -- name: remove_exclusions
 -- Forgets exclusions of a base: these, or all.

@@ -71,6 +71,7 @@ async def insert_children(
         chunkings=[Jsonb(item.chunking) for item in new],
         files=[item.file_id for item in new],
         fingerprints=[item.fingerprint for item in new],
+        titled_by_source=[item.titled_by_source for item in new],
     )
 
 

@@ -15,7 +15,8 @@ from gristmill.db import Tx
 
 @dataclass(frozen=True)
 class ListedChild:
-    """An item that a listing filed, as far as a comparison with its source needs it."""
+    """An item that a listing filed, as far as a comparison with its source needs it. Of a folder that is being listed, not
+    everything is filed."""
 
     id: ItemId
     parent_id: ItemId
@@ -24,6 +25,7 @@ class ListedChild:
     fingerprint: str | None
     status: str
     error_code: str | None
+    is_being_listed: bool
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,14 @@
 -- name: find_listed_children
 -- What listings have filed in containers.
-select i.id, i.parent_id, i.type, i.source_key, i.fingerprint, i.status, i.error_code from item i
+select i.id, i.parent_id, i.type, i.source_key, i.fingerprint, i.status, i.error_code,
+       i.expanded_version < i.wanted_version as is_being_listed
+  from item i
  where i.parent_id = any (%(parents)s::uuid[]) and i.listed_version > 0 and i.status <> 'deleting';
 
 -- name: find_listed_by_key
 -- Which of these paths are filed below their parents, by listings.
-select i.id, i.parent_id, i.type, i.source_key, i.fingerprint, i.status, i.error_code
+select i.id, i.parent_id, i.type, i.source_key, i.fingerprint, i.status, i.error_code,
+       i.expanded_version < i.wanted_version as is_being_listed
   from unnest(%(parents)s::uuid[], %(keys)s::text[]) u(parent_id, source_key)
   join item i on i.base_id = %(base)s and i.parent_id = u.parent_id and i.type in ('file', 'directory', 'url')
              and md5(i.source_key) = md5(u.source_key) and i.source_key = u.source_key

@@ -10,11 +10,11 @@ returning *;
 -- Inserts items as an archive has them. Access lists are inherited from parents, which come before their children.
 insert into item (id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, source_key, blob_hash,
                   body, size_bytes, wanted_version, live_version, expanded_version, attachments_version, attachments_content,
-                  chunk_count, left_out, acl, metadata, document, chunking, created_at, updated_at)
+                  chunk_count, left_out, acl, metadata, document, chunking, created_at, updated_at, titled_by_source)
 select u.id, %(base)s, u.parent, u.type, u.title, u.status, u.error_code, u.error_message, u.warnings, u.source, u.source_key,
        decode(u.blob, 'hex'), u.body, u.size_bytes, u.version, u.live_version, u.version, u.attachments_version,
        decode(u.attachments_content, 'hex'), u.chunk_count, u.left_out, u.acl, u.metadata, u.document, u.chunking, u.created_at,
-       u.updated_at
+       u.updated_at, coalesce(u.type = 'url' and u.title in (left(u.source ->> 'url', 500), u.document ->> 'title'), false)
   from rows from (json_to_recordset(%(rows)s::json) as
        (id uuid, parent uuid, type text, title text, status text, error_code text, error_message text, warnings text[],
         source jsonb, source_key text, blob text, body text, size_bytes bigint, version int, live_version int,

@@ -72,6 +72,9 @@ _BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u20
 _INVISIBLE_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")  # control characters, surrogates, line separators
 
 
+MAX_PAGE_TITLE = 500
+
+
 def displayable(title: str) -> str:
     """`title` on one line, without characters that a terminal or page would act on instead of showing them."""
     shown = "".join(
@@ -80,6 +83,11 @@ def displayable(title: str) -> str:
         if letter not in _BIDI_CONTROLS
     )
     return shown.strip() or "untitled"
+
+
+def title_of_web_page(source: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+    """The title of a page that no one named: what it calls itself, else its address. `publish_versions` sets the same."""
+    return str(document.get("title") or source["url"][:MAX_PAGE_TITLE])
 
 
 def index_title(title: str, document: Mapping[str, Any]) -> str:
@@ -91,6 +99,11 @@ def index_title(title: str, document: Mapping[str, Any]) -> str:
         if document.get(name):
             added.append(json.dumps(document[name], ensure_ascii=False)[:limit])
     return " ".join([title, *added])
+
+
+def new_page(url: str) -> "NewItem":
+    """A web page that no one named."""
+    return NewItem("url", url[:MAX_PAGE_TITLE], url, source={"url": url}, titled_by_source=True)
 
 
 @dataclass(frozen=True)
@@ -111,6 +124,7 @@ class NewItem:
     chunking: dict[str, Any] = field(default_factory=dict[str, Any])
     file_id: UUID | None = None
     fingerprint: str | None = None  # of a file on the disk
+    titled_by_source: bool = False  # no one named it: its title is that of the document, once there is one
 
     def __post_init__(self) -> None:
         if not self.title.isprintable():

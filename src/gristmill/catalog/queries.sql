@@ -142,18 +142,18 @@ delete from base where id = %(id)s;
 -- Files items; failed ones with their error. Without a cause they have their parent's.
 insert into item (base_id, parent_id, type, title, status, source, source_key, blob_hash, body, size_bytes,
                   listed_version, error_code, error_message, expanded_version, cause, acl, metadata, chunking, file_id,
-                  fingerprint)
+                  fingerprint, titled_by_source)
 select %(base)s, u.parent, u.type, u.title, u.status, u.source, u.source_key, u.blob_hash, u.body, u.size_bytes,
        u.listed_version, u.error_code, u.error_message, case when u.error_code is null then 0 else 1 end,
        coalesce(%(cause)s::uuid, (select p.cause from item p where p.id = u.parent)),
        case when u.acl <> 'null' then array(select jsonb_array_elements_text(u.acl)) end, u.metadata, u.chunking, u.file_id,
-       u.fingerprint
+       u.fingerprint, u.titled_by_source
   from unnest(%(parents)s::uuid[], %(listed_versions)s::int[], %(types)s::text[], %(titles)s::text[], %(statuses)s::text[],
               %(sources)s::jsonb[], %(keys)s::text[], %(blobs)s::bytea[], %(bodies)s::text[], %(sizes)s::bigint[],
               %(codes)s::text[], %(messages)s::text[], %(acls)s::jsonb[], %(metadata)s::jsonb[],
-              %(chunkings)s::jsonb[], %(files)s::uuid[], %(fingerprints)s::text[])
+              %(chunkings)s::jsonb[], %(files)s::uuid[], %(fingerprints)s::text[], %(titled_by_source)s::boolean[])
        with ordinality u(parent, listed_version, type, title, status, source, source_key, blob_hash, body, size_bytes,
-                         error_code, error_message, acl, metadata, chunking, file_id, fingerprint, n)
+                         error_code, error_message, acl, metadata, chunking, file_id, fingerprint, titled_by_source, n)
  order by u.n
 returning id, base_id, parent_id, type, title, status, error_code, error_message, warnings, source, size_bytes,
           wanted_version, live_version, chunk_count, left_out, created_at, updated_at, acl, metadata, chunking, file_id;

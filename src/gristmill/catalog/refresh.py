@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 from psycopg.types.json import Jsonb
 
-from gristmill.catalog.base import BaseId
+from gristmill.catalog.base import BaseId, RenderChoice
 from gristmill.catalog.item import Item, ItemId
 from gristmill.catalog.store import queries
 from gristmill.db import Tx
@@ -57,6 +57,7 @@ class DueItem:
     unchanged: int
     validators: dict[str, str] | None = None
     original: bytes | None = None
+    render: RenderChoice | None = None  # pages: its own choice, or its container's; None: its base's
 
     @classmethod
     def of(cls, item: Item, schedule: ItemRefresh) -> Self:

@@ -59,7 +59,8 @@ select b.id from base b
 -- name: find_due_items
 -- Items of a base whose sources are to be checked now: the documents or the containers, the longest due first.
 select r.item_id as id, i.type, i.status, i.source, i.error_code, i.fingerprint, i.parent_id, r.rule, r.unchanged,
-       v.validators, v.original
+       v.validators, v.original,
+       coalesce(i.source ->> 'render', (select p.source ->> 'render' from item p where p.id = i.parent_id)) as render
   from item_refresh r join item i on i.id = r.item_id
   left join item_version v on v.item_id = i.id and v.version = i.live_version
  where r.base_id = %(base)s and r.next_at <= clock_now() and i.is_container = %(containers)s and i.status <> 'deleting'

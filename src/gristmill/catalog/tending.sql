@@ -1,6 +1,6 @@
 -- name: set_title
 -- Renames an item; with a key, that is its identity among its siblings from now on.
-update item set title = %(title)s, source_key = coalesce(%(key)s, source_key), updated_at = clock_now()
+update item set title = %(title)s, titled_by_source = false, source_key = coalesce(%(key)s, source_key), updated_at = clock_now()
  where id = %(id)s and status <> 'deleting' returning id;
 
 -- name: item_provenance

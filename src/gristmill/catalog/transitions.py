@@ -32,6 +32,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from gristmill.catalog.base import RenderChoice
 from gristmill.catalog.item import Item, ItemId, NewItem
 from gristmill.catalog.store import queries
 from gristmill.db import Tx
@@ -54,6 +55,7 @@ async def replace_item(tx: Tx, item_id: ItemId, new: NewItem, cause: UUID) -> It
         "replace_item",
         id=item_id,
         title=new.title,
+        titled_by_source=new.titled_by_source,
         source=Jsonb(new.source),
         blob=new.blob,
         body=new.body,
@@ -178,6 +180,8 @@ class DocumentToRead(Item):
     live_validators: dict[str, str] | None = None  # ETag and the like: for asking whether a page changed
     attachments_content: bytes | None = None  # the content whose attachments are its children
     holds: bool = False  # whether it has children at all
+    render: RenderChoice | None = None  # pages: its own choice, or its container's; None: its base's
+    titled_by_source: bool = False  # no one named it: its title is that of the document
 
     @property
     def depth(self) -> int:
@@ -265,7 +269,7 @@ async def finish_unchanged(tx: Tx, versions: Sequence[tuple[ItemId, int]]) -> No
     """Complete versions without making them: the source has not changed, so the live version stays."""
     ids = [item_id for item_id, _ in versions]
     await queries.values(tx, "finish_unchanged", ids=ids, versions=[version for _, version in versions])
-    await derive_statuses_above(tx, ids)
+    await derive_statuses_after_end(tx, ids)
 
 
 async def fail_version(tx: Tx, item_id: ItemId, version: int, code: str, message: str) -> bool:
@@ -326,3 +330,10 @@ async def derive_statuses_above(tx: Tx, ids: Sequence[ItemId]) -> None:
     """Derive the statuses of the containers above these items."""
     if ids:
         await queries.run(tx, "derive_statuses_above", ids=list(ids))
+
+
+async def derive_statuses_after_end(tx: Tx, ids: Sequence[ItemId]) -> None:
+    """Derive the statuses of the containers above documents that have ended; at most once in a transaction. While other documents
+    of a container are queued, whoever ends them does it."""
+    if ids:
+        await queries.run(tx, "derive_statuses_after_end", ids=list(ids))

@@ -11,7 +11,8 @@ returning id, base_id, parent_id, type, title, status, error_code, error_message
 -- name: replace_item
 -- any but deleting -> active, with new contents and a new version; the live version stays searchable.
 update item
-   set title = %(title)s, source = %(source)s, blob_hash = %(blob)s, body = %(body)s, size_bytes = %(size)s,
+   set title = case when titled_by_source and %(titled_by_source)s then title else %(title)s end, titled_by_source = %(titled_by_source)s,
+       source = %(source)s, blob_hash = %(blob)s, body = %(body)s, size_bytes = %(size)s,
        metadata = case when %(metadata)s::jsonb is null then metadata
                        when metadata ? 'tags' then jsonb_build_object('tags', metadata -> 'tags') || %(metadata)s::jsonb
                        else %(metadata)s::jsonb end, chunking = %(chunking)s::jsonb,
@@ -102,7 +103,8 @@ select i.id, i.base_id, i.parent_id, i.type, i.title, i.status, i.error_code, i.
        i.size_bytes, i.wanted_version, i.live_version, i.chunk_count, i.left_out, i.created_at, i.updated_at, i.acl, i.metadata, i.chunking, i.body,
        (select b.name from blob b where b.hash = i.blob_hash) as blob_name, live.content_hash as live_content, live.recipe as live_recipe,
        begun.content_hash as begun_content, begun.recipe as begun_recipe, i.attachments_content,
-       live.validators as live_validators,
+       live.validators as live_validators, i.titled_by_source,
+       coalesce(i.source ->> 'render', (select p.source ->> 'render' from item p where p.id = i.parent_id)) as render,
        exists (select from item c where c.parent_id = i.id) as holds
   from moved i
   left join item_version live on live.item_id = i.id and live.version = i.live_version
@@ -130,11 +132,12 @@ returning i.id;
 select id from item where id = %(id)s and expanded_version >= wanted_version and status <> 'deleting';
 
 -- name: publish_versions
--- active | failed -> completed: the wanted versions become the live ones.
+-- active | failed -> completed: the wanted versions become the live ones. A page that no one named gets its title with them.
 update item i
    set status = 'completed', live_version = d.version, chunk_count = d.chunks, warnings = d.warnings,
        size_bytes = coalesce(d.size_bytes, i.size_bytes), error_code = null, error_message = null,
-       document = d.document, updated_at = clock_now()
+       document = d.document, updated_at = clock_now(),
+       title = case when i.titled_by_source then coalesce(d.document ->> 'title', left(i.source ->> 'url', 500), i.title) else i.title end
   from json_to_recordset(%(documents)s::json)
        d(id uuid, version int, chunks int, warnings text[], size_bytes bigint, document jsonb)
  where i.id = d.id and i.wanted_version = d.version and i.status <> 'deleting'
@@ -143,7 +146,8 @@ returning i.id;
 -- name: finish_unchanged
 -- active | failed -> completed, for a wanted version that would equal the live one.
 update item i
-   set status = 'completed', error_code = null, error_message = null, updated_at = clock_now()
+   set status = 'completed', error_code = null, error_message = null, updated_at = clock_now(),
+       title = case when i.titled_by_source then coalesce(i.document ->> 'title', left(i.source ->> 'url', 500), i.title) else i.title end
   from unnest(%(ids)s::uuid[], %(versions)s::int[]) u(id, version)
  where i.id = u.id and i.wanted_version = u.version and i.status <> 'deleting'
 returning i.id;
@@ -194,3 +198,7 @@ select item_derive_statuses(%(ids)s::uuid[]);
 -- name: derive_statuses_above
 -- Derives the statuses of the containers above these items.
 select item_derive_statuses_above(%(ids)s::uuid[]);
+
+-- name: derive_statuses_after_end
+-- Derives the statuses of the containers above documents that have ended, without waiting for others while that changes nothing.
+select item_derive_statuses_after_end(%(ids)s::uuid[]);

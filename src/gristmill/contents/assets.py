@@ -68,6 +68,16 @@ class LiveAsset(ContentAsset):
     error_message: str | None
 
 
+@dataclass(frozen=True)
+class PlacedImage:
+    """An image of the live version: where it is in the content, and its caption or description."""
+
+    hash: bytes
+    start: int
+    page: int | None
+    text: str
+
+
 # ── of a content ─────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -212,4 +222,20 @@ async def live_assets(
     """The images and tables of the live version, in order; or the one of this hash."""
     return await queries.many(
         tx, LiveAsset, "live_assets", item=item_id, after=after, limit=limit, hash=digest
+    )
+
+
+async def live_images_between(
+    tx: Tx, item_id: ItemId, first: int, last: int | None, types: Sequence[str], *, limit: int
+) -> list[PlacedImage]:
+    """The images of these media types between two characters of the live version; to its end without `last`."""
+    return await queries.many(
+        tx,
+        PlacedImage,
+        "live_images_between",
+        item=item_id,
+        first=first,
+        last=last,
+        types=list(types),
+        limit=limit,
     )

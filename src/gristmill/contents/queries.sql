@@ -125,15 +125,6 @@ select v.content_hash, c.characters, v.created_at from item i
   join content c on c.hash = v.content_hash
  where i.id = %(id)s;
 
--- name: live_parts_around
--- Parts of the content of the live version: the one that holds a character, and those after it.
-select p.start, p.text, p.page from item i
-  join item_version v on v.item_id = i.id and v.version = i.live_version
-  join content_part p on p.content_hash = v.content_hash
-   and p.start >= coalesce((select max(f.start) from content_part f where f.content_hash = v.content_hash and f.start <= %(at)s), 0)
- where i.id = %(id)s
- order by p.start limit %(limit)s;
-
 -- name: timeline
 -- How long each stage of the live version took.
 select v.timeline from item i

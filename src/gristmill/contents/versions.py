@@ -78,7 +78,8 @@ class _RemovedVersion:
 
 
 async def publish(tx: Tx, finished: Sequence[FinishedVersion]) -> set[ItemId]:
-    """Make versions the live ones, and delete those before them that are not to be kept; the items that had an earlier one."""
+    """Make versions the live ones, and delete those before them that are not to be kept; the items that had an earlier one. The
+    caller derives the containers above them, last: whoever else finishes a document of theirs waits until the commit."""
     documents = [
         {
             "id": str(version.item_id),
@@ -100,7 +101,6 @@ async def publish(tx: Tx, finished: Sequence[FinishedVersion]) -> set[ItemId]:
     removed = await queries.many(tx, _RemovedVersion, "delete_old_versions", ids=published)
     await collect_contents(tx, sorted({row.content_hash for row in removed}))
     await remove_unused_blobs_nowait(tx, [row.original for row in removed if row.original is not None])
-    await catalog.derive_statuses_above(tx, published)
     return {row.item_id for row in removed}
 
 
@@ -184,9 +184,29 @@ async def live_content(tx: Tx, item_id: ItemId) -> LiveContent | None:
     return await queries.maybe(tx, LiveContent, "live_content", id=item_id)
 
 
-async def live_parts_around(tx: Tx, item_id: ItemId, at: int, *, limit: int) -> list[ContentPart]:
-    """Parts of the content of the live version: the one that holds the character at `at`, and those after it."""
-    return await queries.many(tx, ContentPart, "live_parts_around", id=item_id, at=at, limit=limit)
+@dataclass(frozen=True)
+class PageOpening:
+    """A page, slide or sheet of a content: where its text begins, and how."""
+
+    page: int
+    start: int
+    opening: str
+
+
+async def live_parts_between(
+    tx: Tx, item_id: ItemId, first: int, last: int, *, limit: int
+) -> list[ContentPart]:
+    """Parts of the content of the live version: the one that holds the character at `first`, and those that begin before `last`."""
+    return await queries.many(
+        tx, ContentPart, "live_parts_between", id=item_id, first=first, last=last, limit=limit
+    )
+
+
+async def live_pages(tx: Tx, item_id: ItemId, *, length: int, limit: int, page: int = 0) -> list[PageOpening]:
+    """The pages of the live version's text from `page` on, in order, with so many of their first characters."""
+    return await queries.many(
+        tx, PageOpening, "live_pages", id=item_id, length=length, limit=limit, page=page
+    )
 
 
 async def live_original_name(tx: Tx, item_id: ItemId) -> str | None:

@@ -24,6 +24,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+from gristmill.db import list_dumper
 from gristmill.db.outage import DatabaseUnavailable, first_line
 from gristmill.db.queries import Tx
 from gristmill.db.reads import Reads
@@ -35,6 +36,7 @@ _CONNECTION_ERRORS = (psycopg.DatabaseError, psycopg.InterfaceError, PoolTimeout
 
 # A row of items has three JSON columns: the standard library's parser takes a tenth of the time that a page of them costs.
 set_json_loads(pydantic_core.from_json)
+list_dumper.register()
 
 _RETIRED_KEY = "GM001"  # raised by refuse_retired_key
 _KEYWORDS: Any = {"autocommit": True, "application_name": "gristmill"}

@@ -1,23 +1,25 @@
 """An embedder of this machine, from the data files of an installed wheel (`local_models.py`): on the CPU in this process, and for
 documents on a GPU where there is one (`gpu/`).
 
-    embed_documents ─► 2 × threads texts of each call in flight ─► pool of `threads` ─┐
-                                                                                       ├─► one session
-    embed_query ─────────────────────────────────────────────────► pool of 1 ─────────┘
+    embed_documents ─► 2 × threads slices of each call in flight ─► pool of `threads` ─┐
+                                                                                        ├─► one session
+    embed_query ──────────────────────────────────────────────────► pool of 1 ─────────┘
 
 Each thread runs one text at a time on one core (onnx_graph.py says why). Queries have their own thread, so that they never
 queue: the operating system gives them their share of the cores at once, while in a priority queue they would still wait
-up to 0.1 s for a running document. A call has only a few texts in the pool at a time, so concurrent calls share it fairly,
-and a cancelled call leaves nothing in the pool.
+up to 0.1 s for a running document. A thread takes texts of one call for a slice of time, some five of them, so that the event loop
+is not woken for each; then it is another call's turn. A cancelled call ends with the texts that are being embedded.
 
 With a GPU, the pool only makes tokens of documents, and the GPU process the vectors. Queries stay here: a vector takes milliseconds, and
 a search needs no GPU. Both kinds of vectors may be compared (`bench/gpu.py` measures how much they differ). If the GPU process
-keeps failing, this process does its work.
+keeps failing or hangs, this process does its work for some minutes, and then tries it again.
 """
 
 import asyncio
+import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,6 +38,8 @@ from gristmill.errors import Transient
 
 log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+_SLICE_SECONDS = 0.05
+_SECONDS_WITHOUT_GPU = 300.0  # after it failed: a GPU that hangs is not waited for with every batch
 
 
 class LocalEmbedder:
@@ -54,7 +58,7 @@ class LocalEmbedder:
         self.max_tokens, self.strengths = model.max_tokens, model.strengths
         self._model, self._cache_dir = model, cache_dir
         self._threads = threads
-        self._gpu, self._gpu_required = gpu, gpu_required
+        self._gpu, self._gpu_required, self._gpu_again_at = gpu, gpu_required, 0.0
         self._documents = ThreadPoolExecutor(
             threads, thread_name_prefix="embed-documents", initializer=niceness.lower_thread_priority
         )
@@ -78,7 +82,7 @@ class LocalEmbedder:
 
     async def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """One row for each text, in order. A text longer than `max_tokens` is truncated."""
-        if self._gpu is not None and texts:
+        if self._gpu is not None and texts and (self._gpu_required or time.monotonic() >= self._gpu_again_at):
             try:
                 tokens = await self._run_in(self._documents, lambda: self._all_tokens(texts))
                 await faults.point("embedding.before_gpu")
@@ -88,25 +92,38 @@ class LocalEmbedder:
                     raise
                 if isinstance(error, NoGpu):
                     self._gpu = None
+                self._gpu_again_at = time.monotonic() + _SECONDS_WITHOUT_GPU
                 log.warning("embedding on the CPU", extra={"reason": str(error)})
         return await self._embed_here(texts)
 
     async def _embed_here(self, texts: Sequence[str]) -> Vectors:
         vectors = np.empty((len(texts), self.dimensions), np.float32)
-        remaining = iter(enumerate(texts))
+        places = itertools.count()  # its next number goes to one thread only
+        is_cancelled = False
 
-        async def pull() -> None:
-            for place, text in remaining:
-                await faults.point("embedding.before_text")
-                vectors[place] = await self._run_in(self._documents, lambda text=text: self._embed(text))
+        def embed_some() -> bool:
+            """Embed texts for a slice of time. Returns whether there may be more."""
+            end = time.monotonic() + _SLICE_SECONDS
+            while not is_cancelled and (place := next(places)) < len(texts):
+                vectors[place] = self._embed(texts[place])
+                if time.monotonic() >= end:
+                    return True
+            return False
 
-        # Twice the threads: when a text is done, the next one is already in the pool.
-        pullers = [asyncio.create_task(pull()) for _ in range(min(len(texts), 2 * self._threads))]
+        async def take_turns() -> None:
+            more = True
+            while more:
+                await faults.point("embedding.before_texts")
+                more = await self._run_in(self._documents, embed_some)
+
+        # Twice the threads: when a slice ends, the next one is already in the pool.
+        turns = [asyncio.create_task(take_turns()) for _ in range(min(len(texts), 2 * self._threads))]
         try:
-            await asyncio.gather(*pullers)
+            await asyncio.gather(*turns)
         finally:
-            for puller in pullers:
-                puller.cancel()
+            is_cancelled = True
+            for turn in turns:
+                turn.cancel()
         return vectors
 
     async def embed_query(self, text: str) -> Vectors:

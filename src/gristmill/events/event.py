@@ -9,6 +9,7 @@ A document's way, version by version:
     KnowledgeSpaceAllDocumentsIngested
 """
 
+import functools
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, cast
 from uuid import UUID
@@ -34,11 +35,7 @@ class Event:
 
     def data(self) -> dict[str, Any]:
         """Its fields, by the names that readers see."""
-        return {
-            _camel_case(field.name): _json_value(getattr(self, field.name))
-            for field in fields(self)
-            if field.name not in ("base_id", "item_id")
-        }
+        return {shown: _json_value(getattr(self, name)) for name, shown in _data_fields(type(self))}
 
 
 # ── documents ────────────────────────────────────────────────────────────────────────────────────────────
@@ -278,6 +275,13 @@ class Reconciled(Event):
 
 
 EVENTS: tuple[type[Event], ...] = tuple(Event.__subclasses__())
+
+
+@functools.cache
+def _data_fields(kind: type[Event]) -> list[tuple[str, str]]:
+    """The fields of its data, with the names that readers see."""
+    names = [field.name for field in fields(kind) if field.name not in ("base_id", "item_id")]
+    return [(name, _camel_case(name)) for name in names]
 
 
 def _camel_case(name: str) -> str:

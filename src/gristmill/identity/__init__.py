@@ -1,9 +1,20 @@
 """Who makes requests: organisations, their users, groups, keys and sessions, the audit log, and idempotency of repeated requests."""
 
-from gristmill.identity import audit, groups, idempotency, open_id, passwords, provisioning, sign_ins, users
+from gristmill.identity import (
+    audit,
+    groups,
+    idempotency,
+    open_id,
+    passwords,
+    provisioning,
+    sign_ins,
+    tool_groups,
+    users,
+)
 from gristmill.identity.groups import Group, GroupId
 from gristmill.identity.key import (
     ROLES,
+    ActiveKey,
     ApiKey,
     KeyId,
     NewApiKey,
@@ -36,6 +47,7 @@ from gristmill.identity.users import ActiveUser, User, UserFields, UserId, UserR
 __all__ = [
     "LOCAL_ORG",
     "ROLES",
+    "ActiveKey",
     "ActiveUser",
     "ApiKey",
     "Group",
@@ -76,5 +88,6 @@ __all__ = [
     "secret_hash",
     "secret_prefix",
     "sign_ins",
+    "tool_groups",
     "users",
 ]

@@ -49,6 +49,13 @@ class ApiKey:
 
 
 @dataclass(frozen=True)
+class ActiveKey(ApiKey):
+    """A key that was presented, with the groups of tools that contain its address; None where there can be none."""
+
+    tool_groups: list[str] | None
+
+
+@dataclass(frozen=True)
 class NewApiKey:
     """The fields of a key that its creator chooses."""
 

@@ -45,7 +45,8 @@ select id, org_id, name, prefix, role, user_id, email, teams, groups, expires_at
 delete from api_key where id = %(id)s and org_id = %(org)s returning id;
 
 -- name: find_key_by_hash
--- The key of a secret, unless it has expired. Its last use is recorded at most once a minute, to keep reads cheap.
+-- The key of a secret, unless it has expired, with the groups of tools that contain its address.
+-- Null if there are none in its organisation, or it needs none. Its last use is recorded at most once a minute, to keep reads cheap.
 with found as materialized (
     select id, org_id, name, prefix, role, user_id, email, teams, groups, expires_at, last_used_at, created_at, updated_at
       from api_key where hash = %(hash)s and (expires_at is null or expires_at > clock_now())
@@ -53,10 +54,13 @@ with found as materialized (
 touched as (
     update api_key k set last_used_at = clock_now() from found
      where k.id = found.id and (k.last_used_at is null or k.last_used_at < clock_now() - interval '1 minute'))
-select * from found;
+select f.*, case when f.email is not null and f.user_id is null and f.role in ('reader', 'editor')
+                      and exists (select from connector_group g where g.org_id = f.org_id)
+                 then array(select t.id::text from tool_groups_of(f.org_id, lower(f.email)) t) end as tool_groups
+  from found f;
 
 -- name: find_key_by_session
--- The key that opened a session, unless either has expired. Its last use is recorded in the same way.
+-- The key that opened a session, unless either has expired; all as above.
 with found as materialized (
     select k.id, k.org_id, k.name, k.prefix, k.role, k.user_id, k.email, k.teams, k.groups, k.expires_at, k.last_used_at, k.created_at,
            k.updated_at
@@ -70,7 +74,10 @@ used as (
 touched as (
     update api_key k set last_used_at = clock_now() from found
      where k.id = found.id and (k.last_used_at is null or k.last_used_at < clock_now() - interval '1 minute'))
-select * from found;
+select f.*, case when f.email is not null and f.user_id is null and f.role in ('reader', 'editor')
+                      and exists (select from connector_group g where g.org_id = f.org_id)
+                 then array(select t.id::text from tool_groups_of(f.org_id, lower(f.email)) t) end as tool_groups
+  from found f;
 
 -- name: has_admin_key
 -- Whether an admin key exists that has not expired.
@@ -201,3 +208,12 @@ delete from retired_sealing_key where id = any (%(ids)s);
 -- name: lock_sealed_tables
 -- Waits for the writers of sealed values, and keeps new ones out until the transaction ends.
 select lock_sealed_tables();
+
+-- name: find_tool_groups
+-- The groups of an organisation's tools that contain whoever has an address.
+select t.id::text from tool_groups_of(%(org)s, lower(%(email)s)) t;
+
+-- name: tool_group_names
+-- The names of groups of an organisation's tools, each with its connector's.
+select g.id, g.name, c.name as connector from connector_group g left join connector c on c.id = g.connector_id
+ where g.org_id = %(org)s and g.id = any (%(ids)s::uuid[]);

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from gristmill.db import Queries, Tx
 from gristmill.identity.key import (
+    ActiveKey,
     ApiKey,
     KeyId,
     NewApiKey,
@@ -77,9 +78,9 @@ async def delete_key(tx: Tx, org: OrgId, key_id: KeyId) -> bool:
     return bool(await queries.values(tx, "delete_key", org=org, id=key_id))
 
 
-async def find_key_by_secret(tx: Tx, secret: str) -> ApiKey | None:
+async def find_key_by_secret(tx: Tx, secret: str) -> ActiveKey | None:
     """The key of this secret, unless it has expired; records that it was used."""
-    return await queries.maybe(tx, ApiKey, "find_key_by_hash", hash=secret_hash(secret))
+    return await queries.maybe(tx, ActiveKey, "find_key_by_hash", hash=secret_hash(secret))
 
 
 async def has_admin_key(tx: Tx) -> bool:
@@ -95,9 +96,9 @@ async def open_session(tx: Tx, key_id: KeyId, life: timedelta) -> str:
     return token
 
 
-async def find_key_by_session(tx: Tx, token: str, idle: timedelta) -> ApiKey | None:
+async def find_key_by_session(tx: Tx, token: str, idle: timedelta) -> ActiveKey | None:
     """The key that opened this session, unless either has ended; records that it was used."""
-    return await queries.maybe(tx, ApiKey, "find_key_by_session", hash=secret_hash(token), idle=idle)
+    return await queries.maybe(tx, ActiveKey, "find_key_by_session", hash=secret_hash(token), idle=idle)
 
 
 async def end_session(tx: Tx, token: str) -> None:

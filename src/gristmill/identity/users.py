@@ -42,9 +42,10 @@ class User:
 
 @dataclass(frozen=True)
 class ActiveUser(User):
-    """A user with the ids of all groups that contain them, directly or through other groups."""
+    """A user with the ids of all groups that contain them, directly or through other groups, and of those of tools."""
 
     groups: list[UUID]
+    tool_groups: list[str]
 
 
 @dataclass(frozen=True)

@@ -103,21 +103,23 @@ update user_account set subject = %(subject)s
 update user_account set signed_in_at = clock_now() where id = %(id)s and active returning id;
 
 -- name: find_active_user
--- A user with all groups, unless they are not active.
+-- A user with all groups, also those of tools, unless they are not active.
 select u.id, u.org_id, u.user_name, u.email, u.name, u.role, u.active, u.source, u.external_id,
        u.password_hash is not null as has_password, u.signed_in_at, u.created_at, u.updated_at,
-       array(select user_groups(u.id)) as groups
+       array(select user_groups(u.id)) as groups,
+       array(select t.id::text from tool_groups_of(u.org_id, lower(u.email)) t) as tool_groups
   from user_account u where u.id = %(id)s and u.active;
 
 -- name: find_member
--- The user of an address with all groups, active or not.
+-- The user of an address with all groups, also those of tools, active or not.
 select u.id, u.org_id, u.user_name, u.email, u.name, u.role, u.active, u.source, u.external_id,
        u.password_hash is not null as has_password, u.signed_in_at, u.created_at, u.updated_at,
-       array(select user_groups(u.id)) as groups
+       array(select user_groups(u.id)) as groups,
+       array(select t.id::text from tool_groups_of(u.org_id, lower(u.email)) t) as tool_groups
   from user_account u where u.org_id = %(org)s and u.email = lower(%(email)s);
 
 -- name: find_user_by_session
--- The user of a session with all groups, unless the session has expired or was idle too long, or the user is not active.
+-- The user of a session with all groups, also those of tools, unless the session has expired or was idle too long, or the user is not active.
 with found as materialized (
     select s.hash, s.user_id from session s
      where s.hash = %(hash)s and s.expires_at > clock_now() and s.last_used_at > clock_now() - %(idle)s::interval),
@@ -126,7 +128,8 @@ touched as (
      where s.hash = found.hash and s.last_used_at < clock_now() - interval '1 minute')
 select u.id, u.org_id, u.user_name, u.email, u.name, u.role, u.active, u.source, u.external_id,
        u.password_hash is not null as has_password, u.signed_in_at, u.created_at, u.updated_at,
-       array(select user_groups(u.id)) as groups
+       array(select user_groups(u.id)) as groups,
+       case when u.role = 'admin' then '{}' else array(select t.id::text from tool_groups_of(u.org_id, lower(u.email)) t) end as tool_groups
   from found join user_account u on u.id = found.user_id and u.active;
 
 -- name: open_user_session

@@ -15,7 +15,7 @@ necessary. Time is linear in the length of any content.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -55,7 +55,8 @@ _CLAUSE_END = re.compile(r"[，、：]|(?<=[^ \t\r\n])(?=[ \t\r\n])")
 
 @dataclass(frozen=True)
 class TextChunk:
-    """A chunk without its vector: its place in the content in characters, the headings above it, its first page."""
+    """A chunk without its vector: its place in the content in characters, the headings above it, its first page, and how many
+    tokens it has, if they were counted."""
 
     index: int
     text: str
@@ -63,6 +64,7 @@ class TextChunk:
     end: int
     headings: tuple[str, ...]
     page: int | None = None
+    tokens: int | None = field(default=None, compare=False)
 
 
 class _Atom(NamedTuple):
@@ -218,13 +220,24 @@ class Chunker:
             else:
                 break
         first, texts = self._window[0], [atom.text for atom in self._window[:atoms]]
+        tokens = sum([atom.tokens for atom in self._window[:atoms]])
         has_new_text = not all(map(str.isspace, texts[self._repeated :]))
         self._repeat(atoms)
         if has_new_text:
             joined = "".join(texts)
             text = joined.strip()
-            start = first.start + joined.index(text[0])
-            yield TextChunk(self._count, text, start, start + len(text), first.path, self._page(start))
+            before = joined.index(text[0])
+            start = first.start + before
+            tokens -= sum(self._counter.counts([joined[:before], joined[before + len(text) :]]))
+            yield TextChunk(
+                self._count,
+                text,
+                start,
+                start + len(text),
+                first.path,
+                self._page(start),
+                max(1, tokens),
+            )
             self._count += 1
 
     def _is_too_long(self, atoms: int) -> bool:

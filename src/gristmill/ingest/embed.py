@@ -6,8 +6,8 @@
     embed      the other texts, longest first
     hand on    to the write stage; the next batch is taken after this one is committed
 
-So few chunks are in flight at any moment, and a kill loses only those. `size` follows the embedder: about half a second of
-its work, at least `MIN_BATCH`, at most `MAX_BATCH`.
+So few chunks are in flight at any moment, and a kill loses only those. `size` follows the embedder: about a second of its work, at
+least `MIN_BATCH`, at most `MAX_BATCH`. Chunks that a user waits for don't wait for a batch to end: one more batch is started.
 
 On failure: a rejected text fails only its own document. While the embedder is down, all documents wait here for a while,
 then return to the job queue without a counted attempt. A failed batch is retried document by document, in ever smaller
@@ -18,8 +18,9 @@ others, while a probe text succeeds) gets a counted attempt. After a rate limit 
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 import numpy as np
@@ -31,17 +32,17 @@ from gristmill.embedding import Embedder
 from gristmill.errors import Transient, WorkError
 from gristmill.ingest.chunk import TextChunk
 from gristmill.ingest.embed_queue import DocumentQueue, EmbedQueue, QueuedChunk
-from gristmill.ingest.reserve import Purse
-from gristmill.ingest.task import EmbeddedChunks, IndexTask, WaitReason
+from gristmill.ingest.reserve import Purse, snooze_without_budget
+from gristmill.ingest.task import EmbeddedChunks, EmbedTotals, IndexTask, WaitReason
 from gristmill.jobs import Snooze
 from gristmill.search import Chunk
 from gristmill.telemetry import pipeline_metrics
 from gristmill.usage import BudgetUsedUp, Grant, Spending
 
 MIN_BATCH, MAX_BATCH = 16, 200  # chunks
-PARALLEL = 2  # batches: while one is written, the next is embedded
+PARALLEL = 2  # batches: while one is written, the next is embedded; and one more for urgent documents
 _LARGE_BATCH = 64  # chunks; batches grow to this size only with a fast embedder
-_TARGET_SECONDS = 0.5  # of embedding per batch
+_TARGET_SECONDS = 1.0  # of embedding per batch
 _PATIENCE = timedelta(seconds=20)  # how long documents wait here for an embedder that is down
 _PAUSES = (1, 2, 5, 10, 20, 60)  # seconds
 _MAX_STRIKES = 3
@@ -126,12 +127,16 @@ class EmbedStage:
         self._queue.add(queue)
         # Checked here rather than in a done callback, for the same reason as in `Batcher.submit`.
         self._running = {run for run in self._running if not run.done()}
-        if len(self._running) < PARALLEL and self._must_start():
+        if len(self._running) <= PARALLEL and self._must_start():
             self._running.add(asyncio.create_task(self._run(), name="embedding"))
 
     def _must_start(self) -> bool:
         """Whether to take a batch now. With a fast embedder, a transaction costs more than the vectors: while another batch is
         under way, the next one waits until it is at least half full; the other one takes it otherwise."""
+        if self._queue.is_urgent:
+            return self._busy <= PARALLEL
+        if self._busy >= PARALLEL:
+            return False
         return self._busy == 0 or self._size < _LARGE_BATCH or self._queue.is_worth_a_batch(self._size)
 
     # ── batches ──────────────────────────────────────────────────────────────────────────────────────────
@@ -164,7 +169,7 @@ class EmbedStage:
                     EmbeddedChunks(queue.task, (), queue.totals) for queue in ended if queue.task not in tasks
                 ]
                 await self._write([message for message in embedded if not message.task.completion.is_done])
-                _pause_without_budget(grants)
+                snooze_without_budget(grants)
             finally:
                 self._busy -= 1
                 await self._give_back(grants)
@@ -259,11 +264,12 @@ class EmbedStage:
     ) -> "_ReservedTexts":
         """Reserve what the texts cost, each for the first document of the batch that has it."""
         owned: dict[IndexTask, list[bytes]] = {}
+        chunks: dict[IndexTask, list[TextChunk]] = {}
         for queued in {queued.digest: queued for queued in reversed(batch)}.values():
             if queued.digest in texts:
                 owned.setdefault(queued.queue.task, []).append(queued.digest)
-        wanted_texts = {task: [texts[digest] for digest in digests] for task, digests in owned.items()}
-        grants.update(await self._purse.reserve_for_tasks(self._embedder, wanted_texts))
+                chunks.setdefault(queued.queue.task, []).append(queued.chunk)
+        grants.update(await self._purse.reserve_for_tasks(self._embedder, chunks))
         granted = [digest for task, digests in owned.items() for digest in digests[: grants[task].count]]
         denied = {
             digest: wait
@@ -296,14 +302,8 @@ class EmbedStage:
         seconds: float,
         grants: Mapping[IndexTask, Grant],
     ) -> list[EmbeddedChunks]:
-        chunks: dict[DocumentQueue, list[Chunk]] = {}
-        for queued in batch:
-            chunks.setdefault(queued.queue, [])
-        for queue in chunks:
-            queue.totals = replace(
-                queue.totals, seconds=queue.totals.seconds + seconds, batches=queue.totals.batches + 1
-            )
-            queue.waiting_for = queue.batch_limit = queue.waiting_since = None
+        chunks: dict[DocumentQueue, list[Chunk]] = {queued.queue: [] for queued in batch}
+        embedded: Counter[DocumentQueue] = Counter()
         counted: set[bytes] = set()  # a new text is counted once, for the first of its chunks
         for queued in batch:
             queue, chunk, digest = queued.queue, queued.chunk, queued.digest
@@ -314,12 +314,27 @@ class EmbedStage:
                 continue
             if digest in new and digest not in counted:
                 counted.add(digest)
-                queue.totals = replace(queue.totals, embedded=queue.totals.embedded + 1)
-            else:
-                queue.totals = replace(queue.totals, reused=queue.totals.reused + 1)
+                embedded[queue] += 1
             chunks[queue].append(
-                Chunk(chunk.index, chunk.text, chunk.start, chunk.end, chunk.headings, vector, chunk.page)
+                Chunk(
+                    chunk.index,
+                    chunk.text,
+                    chunk.start,
+                    chunk.end,
+                    chunk.headings,
+                    vector,
+                    chunk.page,
+                    digest,
+                )
             )
+        for queue, made in chunks.items():
+            queue.totals = EmbedTotals(
+                queue.totals.seconds + seconds,
+                queue.totals.batches + 1,
+                queue.totals.embedded + embedded[queue],
+                queue.totals.reused + len(made) - embedded[queue],
+            )
+            queue.waiting_for = queue.batch_limit = queue.waiting_since = None
         return [
             EmbeddedChunks(queue.task, made, queue.totals, _spending(grants.get(queue.task)))
             for queue, made in chunks.items()
@@ -378,10 +393,3 @@ class EmbedStage:
 
 def _spending(grant: Grant | None) -> Spending | None:
     return None if grant is None or not grant.count else grant.spending
-
-
-def _pause_without_budget(grants: Mapping[IndexTask, Grant]) -> None:
-    """End the attempts of documents that have to wait for a budget; what they got is written."""
-    for task, grant in grants.items():
-        if grant.wait is not None:
-            task.completion.finish(Snooze(grant.wait.retry_after or timedelta(0), grant.wait))

@@ -1,8 +1,10 @@
 """The chunks that wait for their vectors, and the order in which batches take them.
 
-A batch is divided equally among the bases that have chunks, and the part of each base among its documents: whoever needs less
-than an equal part leaves the rest to the others. So a note never waits for a book, of its own base or of another. Bases
-with urgent documents come first, and within a base its urgent documents; who was served moves behind the rest.
+A batch is divided equally among the bases that have chunks: whoever needs less than an equal part leaves the rest to the others.
+Bases with urgent documents come first, and within a base its urgent documents, which share equally; who was served moves behind
+the rest. Of the others, a quarter of the base's part is for the one that has waited longest, and the rest for those that need
+least. So a note never waits for a book, of its own base or of another, a book goes on whatever else comes, and most documents are
+written once, not a little of each in every batch.
 """
 
 import asyncio
@@ -76,12 +78,14 @@ class EmbedQueue:
     def __bool__(self) -> bool:
         return bool(self._bases)
 
+    @property
+    def is_urgent(self) -> bool:
+        """Whether there are chunks that a user waits for."""
+        return any(line[0].task.is_urgent for line in self._bases.values())
+
     def is_worth_a_batch(self, size: int) -> bool:
-        """Whether there are enough chunks for half a batch, or some that a user waits for."""
-        queues = [queue for line in self._bases.values() for queue in line]
-        if any(queue.task.is_urgent for queue in queues):
-            return True
-        return 2 * sum(len(queue.chunks) for queue in queues) >= size
+        """Whether there are enough chunks for half a batch."""
+        return 2 * sum(len(queue.chunks) for line in self._bases.values() for queue in line) >= size
 
     def add(self, queue: DocumentQueue) -> None:
         """Add a document that has chunks or has ended, unless it is in the queue."""
@@ -136,9 +140,9 @@ class EmbedQueue:
         return chunks
 
     def _document_parts(self, size: int, queues: Sequence[DocumentQueue]) -> list[int]:
-        """Urgent documents share what there is; the others share what is left."""
+        """Urgent documents share what there is; what is left goes to the others."""
         urgent = equal_parts(size, [len(queue.chunks) * queue.task.is_urgent for queue in queues])
-        others = equal_parts(
+        others = shortest_first(
             size - sum(urgent), [len(queue.chunks) * (not queue.task.is_urgent) for queue in queues]
         )
         return [first + second for first, second in zip(urgent, others, strict=True)]
@@ -160,4 +164,19 @@ def equal_parts(size: int, needs: Sequence[int]) -> list[int]:
             served = min(portion, needs[place] - parts[place], size)
             parts[place] += served
             size -= served
+    return parts
+
+
+def shortest_first(size: int, needs: Sequence[int]) -> list[int]:
+    """Divide `size`: a quarter for the first one that needs something, the rest for those that need least."""
+    parts = [0] * len(needs)
+    for first, need in enumerate(needs):
+        if need and size:
+            parts[first] = min(need, max(1, size // 4))
+            size -= parts[first]
+            break
+    for place in sorted(range(len(needs)), key=lambda place: needs[place] - parts[place]):
+        portion = min(needs[place] - parts[place], size)
+        parts[place] += portion
+        size -= portion
     return parts

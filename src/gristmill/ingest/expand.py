@@ -26,7 +26,7 @@ from gristmill.catalog import Base, ExpandedContainer, Item, ItemStatus, NewItem
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Permanent, Unsupported
 from gristmill.events import ContainerExpanded, ItemFailed
-from gristmill.ingest.crawl.crawler import QueueFull, SiteCrawler
+from gristmill.ingest.crawl.crawler import QueueFull, SiteBusy, SiteCrawler
 from gristmill.ingest.file_listing import ChildrenExist, ListedFolder, ListedItem, file_listing
 from gristmill.ingest.source_changes import Interrupted
 from gristmill.ingest.stages import Stages
@@ -86,6 +86,8 @@ class Expander:
             return Done()
         except QueueFull:
             return pause_until_room("The crawl continues")
+        except SiteBusy as busy:
+            return Snooze(busy.wait, busy.reason)
         if result is None:
             return Snooze(timedelta(0))
         await self._finish(job, root, result[1], shared=False, remove_stale=False)
@@ -163,10 +165,7 @@ class Expander:
         elif root.type == "sitemap":
             listing = list_sitemap(root.source["url"], SitemapRules(private=self._private))
             async for pages in listing:
-                yield [
-                    ListedItem(NewItem("url", page.url[:500], page.url, source={"url": page.url}))
-                    for page in pages
-                ]
+                yield [ListedItem(catalog.new_page(page.url)) for page in pages]
             left_out.update(listing.left_out)
             del left_out["duplicate"]  # listed once, so nothing was left out
         elif root.type == "connector":

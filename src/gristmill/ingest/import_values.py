@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
-from gristmill.catalog import AssetReuse, EmptyDocuments, QuestionKeeping
+from gristmill.catalog import AssetReuse, EmptyDocuments, QuestionKeeping, RenderChoice
 from gristmill.portable import ArchivedBase, Row, damage_error
 
 CONTAINERS = ("directory", "sitemap", "site", "connector")
@@ -24,6 +24,7 @@ _SETTINGS: Mapping[str, TypeAdapter[Any]] = {
     "questions": TypeAdapter(QuestionKeeping),
     "assetReuse": TypeAdapter(AssetReuse),
     "emptyDocuments": TypeAdapter(EmptyDocuments),
+    "render": TypeAdapter(RenderChoice),
 }
 
 

@@ -27,7 +27,7 @@ from gristmill.readers.front_matter import front_matter, has_front_matter
 from gristmill.readers.html_metadata import HTML_HEAD_BYTES, html_metadata
 from gristmill.readers.text_format import HEAD_BYTES, detect_format, looks_like_text, plain_format
 from gristmill.sources import Original
-from gristmill.sources.page import to_markdown
+from gristmill.sources.page import PAGE_TYPES, to_markdown
 
 # Must change whenever the same bytes would give other content: equal digests mean equal content.
 TEXT_READER = "text/2"
@@ -37,7 +37,6 @@ PART = 1 << 17  # characters
 _BLOCK = 1 << 18  # bytes
 _SAMPLE = 8192
 
-_PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -137,7 +136,7 @@ def inspect_original(original: Original, *, other_reader: str | None = None) -> 
                 is_text = _decodes(decoder, block)
             block = file.read(_BLOCK)
     is_text = is_text and not (must_check and not _decodes(decoder, b""))
-    reader = PAGE_READER if original.media_type in _PAGE_TYPES else TEXT_READER if is_text else other_reader
+    reader = PAGE_READER if original.media_type in PAGE_TYPES else TEXT_READER if is_text else other_reader
     inspected = InspectedOriginal(original, reader or TEXT_READER, size, hasher.digest(), head)
     return inspected if inspected.is_plain else replace(inspected, format_name=_format_name(original, first))
 

@@ -33,6 +33,7 @@ from gristmill.ingest.open import EmbedderChanged, JobOpener, OpenedJob, Refusal
 from gristmill.ingest.processors import Processor, choose_reader
 from gristmill.ingest.progress import DocumentProgress, ProgressReporter
 from gristmill.ingest.read import ReadStage
+from gristmill.ingest.render import create_renderer, read_source
 from gristmill.ingest.reserve import Purse
 from gristmill.ingest.stages import Stages
 from gristmill.ingest.task import (
@@ -85,6 +86,7 @@ class Pipeline:
         self._open_jobs: Batcher[Job, OpenedJob] = Batcher(opener.open, size=JOBS_PER_OPEN)
         self.offload = self._offload = CpuOffload()
         self._read_stage = ReadStage(db, originals, readers, self._offload, self._stages.threads)
+        self._renderer = create_renderer(originals, self._stages)
         self._transcripts = TranscriptReader(db, transcriber, originals.scratch, self._stages.descriptions)
         self._attachments = AttachmentFiler(db, limits)
         self._embed_stages: dict[Embedder, EmbedStage] = {}
@@ -147,7 +149,7 @@ class Pipeline:
 
     async def _read(self, task: IndexTask, stage: EmbedStage) -> None:
         """Read the source, and finish the document here if there is nothing to index."""
-        original = await self._read_source(task)
+        original = await read_source(task, self._renderer, self._stages)
         try:
             if original.unchanged and task.item.live_content is not None:
                 content = VersionContent(task.item.live_content, task.item.size_bytes or 0)
@@ -173,14 +175,6 @@ class Pipeline:
                 task.completion.finish()
         finally:
             _remove_temporary(original)
-
-    async def _read_source(self, task: IndexTask) -> Original:
-        """The document's bytes. A slow server, disk or object store takes no slot from documents that can be worked on."""
-        if task.item.type == "note":
-            return await task.source.read()
-        with task.job.during(Activity.AWAY):
-            async with self._stages.sources.place(jobs.requester(task.job)):
-                return await task.source.read()
 
     async def _read_windows(
         self, task: IndexTask, content: VersionContent, inspected: InspectedOriginal, stage: EmbedStage

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from gristmill.catalog import Base, BaseId, DocumentToRead, ItemId
+from gristmill.catalog import Base, BaseId, DocumentToRead, ItemId, title_of_web_page
 from gristmill.contents import ContentAsset, ContentAttachment, NewAsset
 from gristmill.embedding import Embedder
 from gristmill.ingest.chunk import TextChunk
@@ -99,6 +99,11 @@ class IndexTask:
     def chunking(self) -> dict[str, Any]:
         """How its content is split: as its own settings say, else as those of the base."""
         return {**self.base.chunking, **self.item.chunking}
+
+    def title_with(self, document: Mapping[str, Any]) -> str:
+        """The item's title once this version is live, with what the document says of itself."""
+        item = self.item
+        return title_of_web_page(item.source, document) if item.titled_by_source else item.title
 
     @property
     def is_urgent(self) -> bool:

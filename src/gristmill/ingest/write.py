@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import Any
 
 from gristmill import catalog, contents, events, faults, jobs, usage
 from gristmill.catalog import BaseId
@@ -280,7 +281,8 @@ class WriteStage:
         for message in embedded:
             if message.chunks:
                 task, state = message.task, self._states.get(message.task)
-                title = catalog.index_title(task.item.title, state.document if state else {})
+                document: Mapping[str, Any] = state.document if state else {}
+                title = catalog.index_title(task.title_with(document), document)
                 versions.setdefault(task.base.id, []).append(
                     VersionChunks(task.item.id, title, task.version, message.chunks)
                 )

@@ -8,7 +8,7 @@ backpressure       no more than `PREFETCH` jobs of a lane wait for its first sta
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -20,7 +20,7 @@ from gristmill.stage_gate import Requester, room
 PREFETCH = 24
 # Where a lane has more jobs than room, this many are claimed together, or fewer after a while: a claim costs as much for one.
 _FAIR_NUMBER = PREFETCH // 2
-CLAIM_INTERVAL = timedelta(milliseconds=100)
+CLAIM_INTERVAL = timedelta(milliseconds=250)
 
 _USES_SLOT = frozenset({Activity.OPENING, Activity.ACTIVE})
 _IS_BACKLOG = frozenset({Activity.OPENING, Activity.BLOCKED})
@@ -128,13 +128,13 @@ def short_lanes(capacity: ClaimRoom) -> set[str]:
     return {lane for lane, left in capacity.by_lane.items() if left < _FAIR_NUMBER}
 
 
-def has_room_again(job: Job, running: Collection[Job]) -> bool:
+def has_room_again(job: Job, running: Iterable[Job]) -> bool:
     """Whether a change of the job's activity lets its worker claim more of its lane: at half of the backlog and at its end, so
     that few claims are made."""
     if job.activity in _IS_BACKLOG:
         return False
-    backlog = sum(other.lane == job.lane and other.activity in _IS_BACKLOG for other in running)
-    return backlog in (0, _FAIR_NUMBER)
+    backlog = [other for other in running if other.activity in _IS_BACKLOG and other.lane == job.lane]
+    return len(backlog) in (0, _FAIR_NUMBER)
 
 
 def requester(job: Job) -> Requester:

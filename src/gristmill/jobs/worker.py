@@ -385,8 +385,8 @@ class Worker:
             log.exception(_NOT_RELEASED)
 
     def _on_activity(self, job: Job) -> None:
-        running = [other for other, _ in self._running.values()]
         self._may_find_work |= self._was_full
+        running = (other for other, _ in self._running.values())
         if self._was_full or (job.lane in self._short_lanes and slots.has_room_again(job, running)):
             self._wake.set()
 

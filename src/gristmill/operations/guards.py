@@ -36,6 +36,17 @@ async def refuse_expired_base(tx: Tx, base: Base) -> None:
         )
 
 
+def not_ready_error(item: Item) -> Conflict:
+    """What to raise for an item without any content to show."""
+    if item.is_container:
+        message = f"This {item.type} has no text of its own. Open one of the documents in it."
+    elif item.status is ItemStatus.FAILED:
+        message = "The document could not be read, so there is no text to show. Look at its error, mend the cause, and retry it."
+    else:
+        message = "The document is still being read. Wait until it is completed, then open it again."
+    return Conflict(message, code="item_not_ready")
+
+
 def refuse_failed_base(base: Base) -> None:
     """Raise if the base has failed."""
     if base.status is BaseStatus.FAILED:

@@ -15,7 +15,7 @@ from gristmill.errors import Transient
 from gristmill.identity import OrgId
 from gristmill.jobs import JobId, NewJob
 from gristmill.operations import guards
-from gristmill.operations.uploads import remove_unused, store_upload
+from gristmill.operations.uploads import remove_unused, retry_lost_upload, store_upload
 from gristmill.portable import AccessLists
 from gristmill.sources.blobs import BlobStore
 from gristmill.work import ExportBase, ImportBase
@@ -45,29 +45,33 @@ async def start_import(
     access: AccessLists,
 ) -> JobId:
     """Store an archive, and begin to import it; the job that does it."""
-    blob = await store_upload(db, blobs, read, org=org)
-    try:
-        async with db.transaction() as tx:
-            if not await contents.lock_blobs_shared(tx, [blob.hash]):
-                raise Transient(
-                    "An equal file was being deleted at the same moment. Upload the archive again.",
-                    code="upload_lost",
+
+    async def store_and_queue() -> JobId:
+        blob = await store_upload(db, blobs, read, org=org)
+        try:
+            async with db.transaction() as tx:
+                if not await contents.lock_blobs_shared(tx, [blob.hash]):
+                    raise Transient(
+                        "An equal file was being deleted at the same moment. Upload the archive again.",
+                        code="upload_lost",
+                    )
+                stored = await files.insert_file(
+                    tx,
+                    org,
+                    name=file_name,
+                    purpose=IMPORT_PURPOSE,
+                    blob=blob.hash,
+                    size=blob.size,
+                    acl=[],
+                    seconds=_KEPT_SECONDS,
                 )
-            stored = await files.insert_file(
-                tx,
-                org,
-                name=file_name,
-                purpose=IMPORT_PURPOSE,
-                blob=blob.hash,
-                size=blob.size,
-                acl=[],
-                seconds=_KEPT_SECONDS,
-            )
-            work = ImportBase(org, stored.id, name, re_embed, embedder, access)
-            lane = ImportBase.lane(org)
-            await jobs.set_lane_owner(tx, lane, org)
-            (job,) = await jobs.enqueue(tx, NewJob(work, lane=lane))
-    except BaseException:
-        await remove_unused(db, blobs, [blob.hash])
-        raise
-    return job.id
+                work = ImportBase(org, stored.id, name, re_embed, embedder, access)
+                lane = ImportBase.lane(org)
+                await jobs.set_lane_owner(tx, lane, org)
+                (job,) = await jobs.enqueue(tx, NewJob(work, lane=lane))
+        except BaseException:
+            await remove_unused(db, blobs, [blob.hash])
+            raise
+        return job.id
+
+    return await retry_lost_upload(store_and_queue)

@@ -15,18 +15,17 @@ from gristmill import catalog
 from gristmill.catalog import Base, IndexKind, NewItem, Viewer
 from gristmill.db import Database, without_commit_hook
 from gristmill.embedding import Embedder
-from gristmill.errors import Conflict, Transient
+from gristmill.errors import Conflict
 from gristmill.identity import OrgId
 from gristmill.jobs import QueueLimits
 from gristmill.operations import add, bases
-from gristmill.operations.uploads import store_upload
+from gristmill.operations.uploads import retry_lost_upload, store_upload
 from gristmill.sources.blobs import BlobStore
 
 LANGUAGES = ("en", "zh")
 _NAME = "Sample"
 _MARK = {"sample": True}
 _MAX_NAMES = 20
-_MAX_ATTEMPTS = 5
 # The files of the folder `sample_documents`, and the names that they are added under.
 _DOCUMENTS = {
     "millstones.md": "Dressing the millstones.md",
@@ -90,14 +89,12 @@ async def _add_documents(
     db: Database, blobs: BlobStore, limits: QueueLimits, base: Base, org: OrgId
 ) -> tuple[list[add.ItemToAdd], add.AddResult]:
     """Store and add the documents. Where the bytes of a deleted one were being removed at the same moment, store them again."""
-    for attempt in range(1, _MAX_ATTEMPTS + 1):
+
+    async def store_and_add() -> tuple[list[add.ItemToAdd], add.AddResult]:
         entries = [await _store_document(db, blobs, org, name, content) for name, content in _documents()]
-        try:
-            return entries, await add.add(db, base.id, entries, limits, on_conflict="skip")
-        except Transient as error:
-            if error.code != "upload_lost" or attempt == _MAX_ATTEMPTS:
-                raise
-    raise AssertionError("the last attempt returns or raises")
+        return entries, await add.add(db, base.id, entries, limits, on_conflict="skip")
+
+    return await retry_lost_upload(store_and_add)
 
 
 async def _find_or_create(db: Database, viewer: Viewer, create: Callable[[str], Awaitable[Base]]) -> Base:

@@ -10,7 +10,7 @@ from gristmill.catalog.shares import BaseRole, Share
 from gristmill.db import Database, Tx
 from gristmill.errors import NotFound
 from gristmill.events import BaseChanged
-from gristmill.identity import ActiveUser, GroupId, OrgId, UserId, groups, users
+from gristmill.identity import ActiveUser, GroupId, OrgId, UserId, groups, tool_groups, users
 from gristmill.operations import guards
 
 
@@ -65,6 +65,8 @@ async def resolve_principal(tx: Tx, org: OrgId, principal: str) -> str:
         return entry if user is None else f"user:{user.id}"
     elif kind == "group" and identifier is not None:
         await groups.require_group(tx, org, GroupId(identifier))
+    elif kind == "tool_group" and not await tool_groups.tool_group_names(tx, org, [UUID(name)]):
+        raise NotFound(f"There is no group {name!r} of a tool.", code="group_not_found")
     return entry
 
 
@@ -77,16 +79,21 @@ async def with_names(tx: Tx, org: OrgId, entries: list[Share]) -> list[NamedShar
     }
     people = {user.id: user for user in await users.users_of(tx, org, list(ids.values()))}
     teams = {group.id: group for group in await groups.groups_of(tx, org, list(ids.values()))}
+    named_groups = await tool_groups.tool_group_names(tx, org, list(ids.values()))
+    of_tools = {group.id: group for group in named_groups}
     named: list[NamedShare] = []
     for entry in entries:
         kind, _, text = entry.principal.partition(":")
         identifier = ids.get(entry.principal)
         user = None if identifier is None else people.get(UserId(identifier))
         group = None if identifier is None else teams.get(GroupId(identifier))
+        tool_group = None if identifier is None else of_tools.get(identifier)
         if kind == "user" and user is not None:
             named.append(NamedShare(entry, user.name, user.email))
         elif kind == "group" and group is not None:
             named.append(NamedShare(entry, group.name))
+        elif kind == "tool_group" and tool_group is not None:
+            named.append(NamedShare(entry, tool_group.full_name))
         elif entry.principal == EVERYBODY:
             named.append(NamedShare(entry, "Everyone in the organisation"))
         else:

@@ -5,7 +5,7 @@ import errno
 import os
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from gristmill.sources import FileSource, NoteSource, Original, Source, UrlSourc
 from gristmill.sources.blobs import BlobStore
 from gristmill.sources.directory import folder_error
 from gristmill.sources.disk import EVERYWHERE, DiskAccess
+from gristmill.sources.rendering import RenderSettings
 from gristmill.sources.source import MAX_IN_MEMORY
 
 # Marks the source of a file or folder that the local user added, and of what is below it.
@@ -40,6 +41,7 @@ class SourceFactory:
     disk: DiskAccess = EVERYWHERE
     scratch: Path = Path(tempfile.gettempdir())
     wait_turn: Callable[[str], Awaitable[None]] | None = None  # until the next request to a host may be sent
+    rendering: RenderSettings = field(default_factory=RenderSettings)
 
     def for_item(
         self,

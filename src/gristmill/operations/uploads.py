@@ -1,9 +1,10 @@
 """Uploads: bytes go into the store first, into the table `blob` second, and are used by an item third.
 
-    store_upload     reserve a name → put the bytes under it → one transaction: the name becomes a blob's, or is marked for
-                     deletion when a blob of equal bytes exists
-    remove_unused    one transaction: delete blobs that nothing uses, and mark their names for deletion
-    delete_marked    delete the marked names from the store, then from the table
+    store_upload         reserve a name → put the bytes under it → one transaction: the name becomes a blob's, or is marked for
+                         deletion when a blob of equal bytes exists
+    remove_unused        one transaction: delete blobs that nothing uses, and mark their names for deletion
+    delete_marked        delete the marked names from the store, then from the table
+    retry_lost_upload    all of it again, if equal bytes of a deleted document left the store before an item used them
 
 A name is used once. So a deletion can't hit equal bytes that were uploaded since, two processes may delete the same name, an
 upload never waits for a deletion, and no transaction is open while the store works.
@@ -17,19 +18,24 @@ upload never waits for a deletion, and no transaction is open while the store wo
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 
 from gristmill import contents, faults
 from gristmill.db import Database, without_commit_hook
+from gristmill.errors import Transient
 from gristmill.identity import LOCAL_ORG, OrgId, scoped_digest
 from gristmill.sources.blobs import Blob, BlobStore
 
 _BATCH_SIZE = 100  # names that one call deletes from the store
 _PIECE = 1 << 20  # bytes
+_ATTEMPTS = 5
 _STALE_AFTER = timedelta(hours=1)  # since the last write to a temporary file: its writer has ended
+
+Result = TypeVar("Result")
 
 
 async def store_upload(
@@ -57,6 +63,18 @@ async def store_upload(
                 await _remove(db, blobs, [blob.name])
             if name is not None:
                 return replace(blob, hash=scoped_hash, name=name)
+
+
+async def retry_lost_upload(attempt: Callable[[], Awaitable[Result]]) -> Result:
+    """Run an attempt that stores bytes and files what uses them, again if it lost the bytes to a deletion (`upload_lost`). Its next
+    upload gets a name of its own, so that only another deletion of equal bytes, in the same instant, can take it too."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return await attempt()
+        except Transient as error:
+            if error.code != "upload_lost":
+                raise
+    return await attempt()
 
 
 async def store_file(db: Database, blobs: BlobStore, path: Path, org: OrgId = LOCAL_ORG) -> Blob:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 MIB = 1024 * 1024
 
 # Raised whenever the same bytes would give other content.
-READER_VERSION = "7"
+READER_VERSION = "8"
 
 
 @dataclass(frozen=True)

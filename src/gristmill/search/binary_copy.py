@@ -1,5 +1,6 @@
 """Encodes chunks for PostgreSQL's binary COPY, without a detour over text for vectors and arrays."""
 
+import functools
 import hashlib
 import struct
 from collections.abc import Sequence
@@ -15,11 +16,16 @@ TRAILER = struct.pack(">h", -1)
 
 _TEXT_OID = 25
 _NULL = struct.pack(">i", -1)
+# Each field is its length and its bytes. A row of `chunk` up to the length of its text, and from there to its page.
+_CHUNK_HEAD = struct.Struct(">h i16s i16s ii ii iq i")
+_CHUNK_MIDDLE = struct.Struct(">i16s ii ii")
+_HEAD_FIELDS = 12
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of an item's canonical content, with its vector; offsets are in characters."""
+    """A piece of an item's canonical content, with its vector; offsets are in characters. `digest` is the hash of its text, if
+    that is known."""
 
     index: int
     text: str
@@ -28,6 +34,7 @@ class Chunk:
     headings: tuple[str, ...]
     embedding: NDArray[np.float32]
     page: int | None = None
+    digest: bytes | None = None
 
 
 def text_hash(text: str) -> bytes:
@@ -37,26 +44,21 @@ def text_hash(text: str) -> bytes:
 
 def encode_chunk(set_id: UUID, item_id: UUID, version: int, no: int, chunk: Chunk) -> bytes:
     """One row of the table `chunk`."""
-    return encode_row(
-        set_id.bytes,
-        item_id.bytes,
-        struct.pack(">i", version),
-        struct.pack(">i", chunk.index),
-        struct.pack(">q", no),
-        chunk.text.encode(),
-        text_hash(chunk.text),
-        struct.pack(">i", chunk.start),
-        struct.pack(">i", chunk.end),
-        None if chunk.page is None else struct.pack(">i", chunk.page),
-        _text_array(chunk.headings),
-        _halfvec(chunk.embedding),
-    )
-
-
-def encode_row(*fields: bytes | None) -> bytes:
-    """One row with these encoded fields."""
-    return struct.pack(">h", len(fields)) + b"".join(
-        _NULL if field is None else struct.pack(">i", len(field)) + field for field in fields
+    text = chunk.text.encode()
+    vector = chunk.embedding.astype(">f2").tobytes()
+    return b"".join(
+        (
+            _CHUNK_HEAD.pack(
+                *(_HEAD_FIELDS, 16, set_id.bytes, 16, item_id.bytes, 4, version, 4, chunk.index, 8, no),
+                len(text),
+            ),
+            text,
+            _CHUNK_MIDDLE.pack(16, chunk.digest or text_hash(chunk.text), 4, chunk.start, 4, chunk.end),
+            _NULL if chunk.page is None else struct.pack(">ii", 4, chunk.page),
+            _headings_field(chunk.headings),
+            struct.pack(">iHH", 4 + len(vector), len(chunk.embedding), 0),
+            vector,
+        )
     )
 
 
@@ -65,8 +67,11 @@ def decode_vector(data: bytes) -> NDArray[np.float32]:
     return np.frombuffer(data, ">f2", offset=4).astype(np.float32)
 
 
-def _halfvec(vector: NDArray[np.float32]) -> bytes:
-    return struct.pack(">HH", len(vector), 0) + vector.astype(">f2").tobytes()
+@functools.lru_cache(maxsize=1024)
+def _headings_field(headings: tuple[str, ...]) -> bytes:
+    """The field of an array of texts. Chunks below the same headings have it in common."""
+    array = _text_array(headings)
+    return struct.pack(">i", len(array)) + array
 
 
 def _text_array(values: Sequence[str]) -> bytes:

@@ -2,7 +2,7 @@
 
 Each word of the query says as much as it is rare in the base. Words that nearly every text or every question has say nothing:
 stop words, and Chinese characters such as 的 or 什么. The coverage of a chunk is the share of the query's information whose
-words it has, from 0 to 1; less for a short query, in which two words may be together by chance.
+words it has, from 0 to 1. As evidence it is weighed down for a short query, in which two words may be together by chance.
 
 A rarity is capped: a word of one chunk in a hundred says as much as one that no chunk has. For viewers who don't see everything,
 all words say the same: else scores would reveal whether a document that they can't see has a word.
@@ -44,9 +44,11 @@ class TermCounts:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The share of the query's information that a chunk has, and whether it has every word that says something."""
+    """The share of the query's information that a chunk has, and whether it has every word that says something; `share` is less
+    for a short query, `plain_share` is not."""
 
     share: float
+    plain_share: float
     is_complete: bool
 
 
@@ -72,7 +74,8 @@ def measure_coverage(query: str, counts: TermCounts, texts: Sequence[str]) -> Co
     matched = min(matched, total)
     unspaced = sum(is_unspaced(term.names[0]) for term in terms)
     prior = (_UNSPACED_PRIOR if 2 * unspaced > len(terms) else _PRIOR) * _rarity(0, counts.chunks)
-    return Coverage(matched / (total + prior), matched > 0.999 * total > 0)
+    plain_share = matched / total if total else 0.0
+    return Coverage(matched / (total + prior), plain_share, matched > 0.999 * total > 0)
 
 
 def _informative_terms(counts: TermCounts, stop_words: frozenset[str]) -> dict[Term, float]:

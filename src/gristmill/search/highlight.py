@@ -1,13 +1,14 @@
 """Finds the parts of a text that match the query, with the lexer that index and query share. Pure functions.
 
 Stop words ("the", "a") are not highlighted: nearly every text has them, and they would hide the words that matter. A query of
-stop words alone is highlighted like any other. Nothing inside an HTML tag is highlighted: people read the text around it.
+stop words alone is highlighted like any other. Of Chinese and Japanese, pairs of characters are highlighted, and a character of
+them not by itself: it is a part of many other words. Nothing inside an HTML tag is highlighted: people read the text around it.
 """
 
 import re
 
 from gristmill.search.language_detection import detect_language
-from gristmill.search.lexer import matching_ranges, split_words
+from gristmill.search.lexer import fold, is_unspaced, matching_ranges, split_words
 from gristmill.search.query_syntax import ParsedQuery
 from gristmill.search.stop_words import stop_lexemes
 
@@ -19,6 +20,8 @@ _TAG = re.compile(
     r"|var|video)(?:\s[^<>]*)?/?>",
     re.IGNORECASE | re.DOTALL,
 )
+# Characters of questions and of small words, which other words hardly have. Those that coverage ignores are more: 会 is also in 会议.
+_SMALL_CHARACTERS = frozenset(fold("的吗呢吧么什哪谁何怎这那"))
 
 
 def highlight_ranges(text: str, parsed_query: ParsedQuery) -> list[tuple[int, int]]:
@@ -26,7 +29,7 @@ def highlight_ranges(text: str, parsed_query: ParsedQuery) -> list[tuple[int, in
     names, prefixes = parsed_query.names, parsed_query.prefixes
     language = detect_language(text, split_words(text))
     content_words = names - stop_lexemes(language)
-    words = content_words if content_words or prefixes else names
+    words = _without_parts(content_words if content_words or prefixes else names)
     merged: list[tuple[int, int]] = []
 
     def matches(lexeme: str) -> bool:
@@ -38,6 +41,14 @@ def highlight_ranges(text: str, parsed_query: ParsedQuery) -> list[tuple[int, in
         else:
             merged.append((start, end))
     return _outside_tags(text, merged)
+
+
+def _without_parts(words: frozenset[str]) -> frozenset[str]:
+    """Words without the characters of pairs, and without pairs that belong to small words, unless there are no others."""
+    pairs = {word for word in words if len(word) > 1 and is_unspaced(word)}
+    longer = words - frozenset("".join(pairs))
+    small = {pair for pair in pairs if not _SMALL_CHARACTERS.isdisjoint(pair)}
+    return longer - small or longer
 
 
 def _outside_tags(text: str, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -77,6 +77,7 @@ def gather_evidence(
                 scale is not None and asked_in is not None and language_of(hit.row.text) != asked_in,
                 _count_chunks(request, result),
                 lead,
+                coverage.plain_share if coverage else None,
             )
         )
     return evidence
@@ -141,7 +142,9 @@ def hit_score(hit: LoadedHit, evidence: Evidence) -> float:
 
 def with_coverage(explanation: HitExplanation | None, evidence: Evidence) -> HitExplanation | None:
     """The explanation, with how much of the query the hit covers."""
-    return None if explanation is None else replace(explanation, coverage=evidence.coverage)
+    if explanation is None or evidence.plain_coverage is None:
+        return explanation
+    return replace(explanation, coverage=evidence.plain_coverage, has_every_word=evidence.has_every_word)
 
 
 def with_pinned_first(hits: Sequence[Hit]) -> list[Hit]:

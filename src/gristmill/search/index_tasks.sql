@@ -112,6 +112,16 @@ select t.item_id
   join item i on i.id = t.item_id and i.live_version is not null and (t.kind = 'relabel' or i.live_version = t.version)
  group by t.item_id limit %(limit)s;
 
+-- name: recently_published
+-- Live versions of items that changed lately, newest change first: a search compares those of its beginning with those of its end.
+select i.id, i.live_version as version from item i
+ where i.base_id = %(base)s and i.updated_at > %(since)s and i.live_version is not null
+ order by i.updated_at desc limit %(limit)s;
+
+-- name: clock
+-- The time by the clock of the database.
+select clock_now();
+
 -- name: gate_chunks
 -- The visible ones of these chunks, with their items.
 with candidate as materialized (

@@ -77,6 +77,7 @@ class HitExplanation:
     terms: Sequence[TermContribution]
     rerank_score: float | None
     coverage: float | None  # of the query's information by the hit's words
+    has_every_word: bool | None  # that says something
 
 
 @dataclass(frozen=True)

@@ -137,13 +137,14 @@ async def publish(
 ) -> None:
     """Make these versions live and complete their jobs. The caller has locked the items and checked that these versions
     are still wanted. `earlier_events` are recorded before those of the completion, in one statement."""
+    item_ids = [completed.item_id for _, _, completed in finished]
     if await tasks.find_unindexed(
         tx, [(completed.item_id, completed.version) for _, _, completed in finished]
     ):
         # Its put failed, or another worker has just begun it again: the next attempt goes on from the open tasks.
         raise IndexUnavailable("The search engine does not have all chunks of this version yet.")
     replaced_items = await contents.publish(tx, [completed for _, _, completed in finished])
-    await catalog.mark_missing(tx, [completed.item_id for _, _, completed in finished])
+    await catalog.mark_missing(tx, item_ids)
     for base_id in sorted(
         {base_id for base_id, _, completed in finished if completed.item_id in replaced_items}
     ):
@@ -153,12 +154,13 @@ async def publish(
             if base == base_id and completed.item_id in replaced_items
         ]
         await store.drop_other_versions(tx, base_id, items)
-    await jobs.complete_all(tx, [job for _, job, _ in finished])
-    await jobs.dismiss_dead_by_subject(tx, [completed.item_id for _, _, completed in finished])
     completion_events = [
         event for base_id, _, completed in finished for event in _completion_events(base_id, completed)
     ]
     await events.record(tx, *earlier_events, *completion_events)
+    await catalog.derive_statuses_after_end(tx, item_ids)
+    await jobs.complete_all(tx, [job for _, job, _ in finished])
+    await jobs.dismiss_dead_by_subject(tx, item_ids)
 
 
 async def finish_unchanged(

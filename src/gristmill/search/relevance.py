@@ -32,7 +32,8 @@ _EVERY_WORD = (
 @dataclass(frozen=True)
 class Evidence:
     """What is known of a hit: the share of the query's information in its words, whether that is all of it, and its
-    similarity on the embedder's scale. None: it was not searched for by that."""
+    similarity on the embedder's scale. None: it was not searched for by that. `plain_coverage` is the share as people
+    understand it, not weighed down for short queries; no score depends on it."""
 
     coverage: float | None
     has_every_word: bool
@@ -42,6 +43,7 @@ class Evidence:
     is_other_language: bool = False  # than the query's, so that words say little
     chunks: int = ORDINARY_CHUNKS  # of the base
     lead: float = 0.0  # how much higher its similarity is than that of the tenth chunk
+    plain_coverage: float | None = None
 
 
 @dataclass(frozen=True)

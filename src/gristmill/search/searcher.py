@@ -307,4 +307,5 @@ def _explanation(
         terms=[] if keyword is None else keyword.terms,
         rerank_score=loaded.rerank_score,
         coverage=None,
+        has_every_word=None,
     )

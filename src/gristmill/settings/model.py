@@ -18,6 +18,7 @@ from gristmill.settings.secrets import AbsolutePath, SecretSettings
 from gristmill.settings.services import Duration, EmbedderSettings, IpNetwork, ProcessorSettings
 from gristmill.settings.sign_in import SignInSettings
 from gristmill.settings.toml_file import read_config_file
+from gristmill.settings.web_pages import WebPageSettings
 
 ENV_PREFIX = "GRISTMILL_"
 
@@ -36,7 +37,7 @@ def _server_address(address: str) -> str:
 ServerAddress = Annotated[str, AfterValidator(_server_address)]
 
 
-class Settings(SignInSettings, SecretSettings):
+class Settings(WebPageSettings, SignInSettings, SecretSettings):
     """Every setting of Gristmill; `docs/reference/settings.md` is compared with these descriptions by a test."""
 
     model_config = SettingsConfigDict(
@@ -368,10 +369,6 @@ class Settings(SignInSettings, SecretSettings):
         default="1d",
         pattern="^(never|[1-9][0-9]{0,6}[mhdw])$",
         description="How often new bases check their folders, pages and sitemaps for changes, e.g. `12h`, `1d` or `1w`; `never` for only on request.",
-    )
-    crawl_delay: Duration = Field(
-        default=timedelta(milliseconds=250),
-        description="Shortest time between two requests of crawls to one host; its robots.txt may ask for more.",
     )
     watch_folders: bool = Field(
         default=True,

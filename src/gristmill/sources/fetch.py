@@ -40,13 +40,17 @@ async def open_response(
     *,
     timeout: timedelta,
     headers: Mapping[str, str] | None = None,
+    follow_redirects: bool | None = None,
 ) -> AsyncGenerator[httpx.Response]:
-    """Send one request and yield its response, of any status; the block that reads the body counts against `timeout`."""
+    """Send one request and yield its response, of any status; the block that reads the body counts against `timeout`. Whether redirects
+    are followed is the client's choice, unless it is given."""
+    headers = {"Accept-Encoding": "gzip", **(headers or {})}
+    follows = httpx.USE_CLIENT_DEFAULT if follow_redirects is None else follow_redirects
     try:
         # The timeouts of httpx limit each read; a server that sends a byte at a time would never reach them.
         async with (
             asyncio.timeout(timeout.total_seconds()),
-            client.stream(method, url, headers={"Accept-Encoding": "gzip", **(headers or {})}) as response,
+            client.stream(method, url, headers=headers, follow_redirects=follows) as response,
         ):
             yield response
     except net.UnknownHost as error:

@@ -20,12 +20,14 @@ from typing import Any
 etree: Any = importlib.import_module("lxml.etree")
 html: Any = importlib.import_module("lxml.html")
 
+PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 MAX_CHARACTERS = 5_000_000
 MAX_ELEMENTS = 50_000
 MAX_DEPTH = 128  # real pages have fewer than 60; the time grows with the depth of each element
 
 MAX_CHILDREN = 5_000  # of one element; rows and list items, of which there are many, cost no more than others
 
+MIN_TEXT = 200  # characters; a page with scripts and less text is most likely made by them
 _LARGE_CONTAINERS = frozenset(("table", "tbody", "ul", "ol", "dl"))
 _MAX_TITLE_LENGTH = 500
 # Their contents are not text of the page.
@@ -88,11 +90,17 @@ def to_markdown(data: bytes, url: str, charset: str | None) -> WebPage:
     return WebPage(scanner.title, main_content or scanner.text)
 
 
+def is_made_by_scripts(data: bytes, charset: str | None) -> bool:
+    """Whether a page has scripts, but hardly any text: a browser shows what the scripts put there."""
+    scanner = _scan(data.decode(charset or "utf-8", errors="replace").replace("\0", "").encode())
+    return scanner.scripts > 0 and len(scanner.text) < MIN_TEXT
+
+
 class _PageScanner:
     """The target of the parser, which calls it for every tag and text in order; it builds no tree."""
 
     def __init__(self) -> None:
-        self.elements = self.depth = self.max_children = 0
+        self.elements = self.depth = self.max_children = self.scripts = 0
         self._child_counts = [0]  # of each open element, so far
         self._parts: list[str] = []
         self._titles: dict[str, list[str]] = {"og": [], "title": [], "h1": []}
@@ -115,6 +123,7 @@ class _PageScanner:
     def start(self, tag: str, attributes: Any) -> None:
         """An element begins."""
         self.elements += 1
+        self.scripts += tag == "script"
         self._child_counts[-1] += 1
         self._child_counts.append(0)
         self.depth = max(self.depth, len(self._child_counts))

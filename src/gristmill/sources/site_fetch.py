@@ -15,14 +15,15 @@ from typing import Literal
 
 import httpx
 
+from gristmill import net
 from gristmill.sources import fetch, threads
+from gristmill.sources.page import PAGE_TYPES
 from gristmill.sources.site_links import PageDirectives, header_directives, page_directives
 from gristmill.sources.site_rules import crawl_address
 from gristmill.sources.source import Original
 from gristmill.sources.url import conditional_headers, original_from
 
 _TIMEOUT = timedelta(minutes=1)
-_PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _DOCUMENT_TYPES = frozenset(
     {
         "text/plain",
@@ -51,6 +52,7 @@ class FetchedAddress:
     location: str | None = None  # of a redirect, in its normal form; None for what is no web address
     original: Original | None = None
     directives: PageDirectives = field(default_factory=PageDirectives)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])  # of a page, with lower-case names
 
 
 async def fetch_address(
@@ -58,7 +60,7 @@ async def fetch_address(
 ) -> FetchedAddress:
     """Fetch an address by a client that follows no redirects."""
     conditions = conditional_headers(validators)
-    data = bytearray()
+    data, peer = bytearray(), None
     async with fetch.open_response(client, "GET", url, timeout=_TIMEOUT, headers=conditions) as response:
         if conditions and response.status_code == 304:
             return FetchedAddress("unchanged")
@@ -67,22 +69,27 @@ async def fetch_address(
         fetch.expect_success(response)
         if not _is_document(response):
             return FetchedAddress("other")
+        peer = net.peer_address(response)
         async for block in fetch.read_body(response, limit):
             data += block
-    original = original_from(response, bytes(data))
+    original = original_from(response, bytes(data), peer)
     headers = {name.lower(): value for name, value in response.headers.items()}
-    if original.media_type not in _PAGE_TYPES:
+    if original.media_type not in PAGE_TYPES:
         words = header_directives(headers)
         directives = PageDirectives(must_not_index=bool(words & {"noindex", "none"}))
         return FetchedAddress("document", original=original, directives=directives)
+    return await as_page(original, url, headers)
+
+
+async def as_page(original: Original, url: str, headers: Mapping[str, str]) -> FetchedAddress:
+    """The page at an address, with what it says to crawlers."""
     work = partial(page_directives, original.data, original.charset, url, headers)
-    return FetchedAddress("document", original=original, directives=await threads.run_blocking(work))
+    directives = await threads.run_blocking(work)
+    return FetchedAddress("document", original=original, directives=directives, headers=headers)
 
 
 def _is_document(response: httpx.Response) -> bool:
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     return (
-        media_type in _PAGE_TYPES
-        or media_type in _DOCUMENT_TYPES
-        or media_type.startswith(_DOCUMENT_PREFIXES)
+        media_type in PAGE_TYPES or media_type in _DOCUMENT_TYPES or media_type.startswith(_DOCUMENT_PREFIXES)
     )

@@ -28,6 +28,7 @@ class Original:
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     path: Path | None = None
     temporary: bool = False
+    peer: str | None = None  # the network address that a page was fetched from
     unchanged: bool = False  # the source has not changed since the last reading: there are no bytes
 
     def open(self) -> BinaryIO:

@@ -133,9 +133,10 @@ class UrlSource:
             if conditions and response.status_code == 304:
                 return Original(b"", _file_name(Message(), response.url), unchanged=True)
             fetch.expect_success(response)
+            peer = net.peer_address(response)
             async for block in fetch.read_body(response, self.limit):
                 data += block
-        return original_from(response, bytes(data))
+        return original_from(response, bytes(data), peer)
 
     def _size(self, response: httpx.Response) -> int:
         fetch.expect_success(response)
@@ -164,7 +165,7 @@ def conditional_headers(validators: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def original_from(response: httpx.Response, data: bytes) -> Original:
+def original_from(response: httpx.Response, data: bytes, peer: str | None = None) -> Original:
     """The bytes of a response, with what the server declares about them."""
     headers = Message()
     for name in ("content-type", "content-disposition"):
@@ -179,6 +180,7 @@ def original_from(response: httpx.Response, data: bytes) -> Original:
         charset(data, headers.get_content_charset()),
         normalise(str(response.url.copy_with(userinfo=b""))),
         {name: response.headers[header] for header, name in validators.items() if header in response.headers},
+        peer=peer,
     )
 
 

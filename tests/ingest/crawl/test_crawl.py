@@ -64,6 +64,22 @@ async def test_a_page_is_filed_under_its_canonical_address_and_left_out_where_it
     assert await worker.search_texts(base, "Hidden") == []
 
 
+async def test_robots_txt_may_be_behind_redirects(worker: ManualWorker, base: Base, site: LinkedSite) -> None:
+    """RFC 9309, 2.3.1.2: its rules and its delay are those of the host that redirects."""
+    site.redirect("/robots.txt", "/robots/1")
+    for number in range(1, 5):
+        site.redirect(f"/robots/{number}", f"{site.server.elsewhere}/robots/{number + 1}")
+    site.server.add_page("/robots/5", "User-agent: *\nCrawl-delay: 0.01\nDisallow: /secret\n")
+    site.publish("/", "Home", ["/secret"])
+    site.publish("/secret", "Hidden")
+    await add_site(worker, base, site.url + "/")
+    assert await page_paths(worker, site) == {"/": "completed"}
+    assert await left_out(worker) == {"disallowed": 1}
+    assert await worker.rows("select host, delay from web_host") == [
+        (site.server.host, timedelta(seconds=0.01))
+    ]
+
+
 async def test_depth_pages_and_patterns_bound_a_crawl_and_so_do_pages_without_end(
     worker: ManualWorker, base: Base, site: LinkedSite
 ) -> None:

@@ -4,10 +4,10 @@ from gristmill import faults
 from gristmill.catalog import Base
 from gristmill.operations import bases, delete, freshness
 from tests.embedding.hashed import HashedEmbedder
-from tests.ingest.crawl.linked_site import LinkedSite, add_site, page_paths
+from tests.ingest.crawl.linked_site import LinkedSite, add_site, left_out, page_paths
 from tests.ingest.refresh.test_pages import check_due, untouched_tables
 from tests.operations.manual_worker import ManualWorker
-from tests.sources.site import SiteResponse
+from tests.sources.site import SiteRequest, SiteResponse
 
 
 async def test_a_later_crawl_costs_one_conditional_request_a_page_and_finds_what_differs(
@@ -92,6 +92,40 @@ async def test_an_outage_removes_nothing_and_many_removals_at_once_need_a_person
     await worker.reindex(base, item[0])
     await worker.work()
     assert await page_paths(worker, site) == {"/": "completed"}, "a reindex is a person's word"
+
+
+async def test_a_site_that_limits_requests_is_crawled_completely_with_pauses(
+    worker: ManualWorker, base: Base, site: LinkedSite
+) -> None:
+    """Five pages are sent, then 429 until the crawl has paused. No page is given up for it."""
+    paths = [f"/{number}" for number in range(40)]
+    site.publish("/", "Home", paths)
+    for path in paths:
+        site.publish(path, f"Emmer {path}")
+    answers = {path: site.server.pages[path] for path in paths}
+    left = 5
+
+    def limited(request: SiteRequest) -> SiteResponse:
+        nonlocal left
+        left -= 1
+        answer = answers[request.path]
+        if left < 0:
+            return SiteResponse(429, b"", {"Retry-After": "77"})
+        return answer(request) if callable(answer) else answer
+
+    site.server.pages.update(dict.fromkeys(paths, limited))
+    await add_site(worker, base, site.url, useSitemaps=False)
+    pauses = 0
+    while delays := await worker.rows(
+        "select round(extract(epoch from run_at - clock_now())) from job where state = 'delayed'"
+    ):
+        assert 60 <= delays[0][0] <= 77
+        pauses, left = pauses + 1, 5
+        await worker.make_due()
+        await worker.work()
+    assert pauses == 7
+    assert await page_paths(worker, site) == dict.fromkeys(["/", *paths], "completed")
+    assert await left_out(worker) == {}
 
 
 async def test_an_interrupted_crawl_goes_on_where_it_was(

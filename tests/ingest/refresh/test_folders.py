@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from gristmill import jobs
+from gristmill import catalog, jobs
 from gristmill.catalog import Base, Item
 from gristmill.db import Tx
 from gristmill.faults import FaultInjected, arm
@@ -16,6 +16,7 @@ from gristmill.ingest.refresh import folder_scan
 from gristmill.ingest.refresh.folder_changes import FolderWriter
 from gristmill.jobs import NewJob, Priority
 from gristmill.operations import delete, freshness, guards
+from gristmill.operations.next_job import enqueue_next_jobs
 from gristmill.sources.disk import EVERYWHERE
 from gristmill.work import RefreshContainer
 from tests.operations.manual_worker import ManualWorker, file_to_add, index_folder, items_by_title
@@ -89,6 +90,31 @@ async def test_a_new_file_that_is_named_with_its_new_folder_is_filed_once(
     await worker.work()
     titles = await worker.rows("select title from item order by title")
     assert [title for (title,) in titles] == ["a.md", "b.md", "c.md", "deep", "deep", "docs", "new"]
+    assert await worker.search_texts(base, "spelt") == ["spelt"]
+
+
+async def test_a_folder_that_is_being_listed_is_left_to_its_listing(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    """To write what the listing is about to file would lock the base, and all its workers would wait."""
+    guarded: list[Tx] = []
+
+    async def may_write(tx: Tx) -> bool:
+        guarded.append(tx)
+        return True
+
+    items = await index_folder(worker, base, docs)
+    async with worker.db.transaction() as tx:
+        (deep,) = await catalog.request_version(tx, [items["deep"].id], cause=uuid4())
+        await enqueue_next_jobs(tx, base, [deep], Priority.NORMAL)
+    write(docs / "deep/c.md", "spelt")
+    rules = await folder_scan.folder_rules(worker.db, items["docs"])
+    assert rules is not None
+    writer = FolderWriter(worker.db, items["docs"], may_write, uuid4())
+    scan = folder_scan.FolderComparison(worker.db, items["docs"], rules, EVERYWHERE, writer)
+    assert (await scan.compare_all()).total == 0
+    assert not guarded
+    await worker.work()
     assert await worker.search_texts(base, "spelt") == ["spelt"]
 
 

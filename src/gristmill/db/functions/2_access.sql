@@ -71,7 +71,21 @@ create function connector_acl(p_audience connector_audience) returns text[] lang
         union select 'user_email:' || lower(i.email) from connector_identity i
                where i.connector_id = p_audience.connector_id and i.user_id = any (p_audience.users) and i.email is not null
         union select 'group:' || g from unnest(p_audience.groups) g
+        union select 'tool_group:' || g.id from connector_group g
+               where g.connector_id = p_audience.connector_id and g.key = any (p_audience.tool_groups)
         order by 1) end
+$$;
+
+-- The groups of an organisation's tools that contain whoever has this address, in lower case: by the address itself, or by an account
+-- that is mapped to it. One select, so that the planner inlines it into the calling query.
+create function tool_groups_of(p_org uuid, p_email text) returns table (id uuid) language sql stable as $$
+    select g.id from connector_group_member m join connector_group g on g.id = m.group_id
+     where m.email = p_email and g.org_id = p_org and g.complete
+    union
+    select g.id from connector_identity i
+      join connector_group_member m on m.user_id = i.user_id
+      join connector_group g on g.id = m.group_id and g.connector_id = i.connector_id
+     where i.email = p_email and g.org_id = p_org and g.complete
 $$;
 
 -- Updates the lists of audiences, and of their records in every base, where they differ; the number of records changed.

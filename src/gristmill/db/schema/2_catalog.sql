@@ -137,7 +137,8 @@ create table item (
     created_at      timestamptz not null default clock_now(),
     updated_at      timestamptz not null default clock_now(),
     fingerprint     text,                       -- files on the disk: device, inode, size and time of the last change, as last listed
-    is_container    boolean not null generated always as (type in ('directory', 'sitemap', 'site', 'connector')) stored
+    is_container    boolean not null generated always as (type in ('directory', 'sitemap', 'site', 'connector')) stored,
+    titled_by_source boolean not null default false -- pages that no one named: their title is what the live version calls itself
 );
 create index item_tree on item (base_id, parent_id, id);
 create index item_status on item (base_id, status);

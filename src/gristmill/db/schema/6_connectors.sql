@@ -19,7 +19,7 @@ create table connector (
     last_sync_error_code text,
     last_sync_error text,
     rate_limited_until timestamptz,             -- while a run waits for the tool
-    acl_as_of       timestamptz,                -- when all permissions were last resolved
+    acl_as_of       timestamptz,                -- all permissions are as old as this, or newer
     created_at      timestamptz not null default clock_now(),
     updated_at      timestamptz not null default clock_now()
 );
@@ -47,6 +47,14 @@ create table connector_push (
     due             boolean not null default false, -- a run has to begin: its job is queued, or is when the open run ends
     created_at      timestamptz not null default clock_now(),
     last_push_at    timestamptz
+);
+
+-- owner: connectors
+-- A worker is renewing a secret that its tool replaces when it is used. Others wait until the row is gone or has expired.
+create table connector_renewal (
+    connector_id    uuid primary key references connector on delete cascade,
+    lease           uuid not null,
+    expires_at      timestamptz not null
 );
 
 -- owner: connectors
@@ -122,10 +130,14 @@ create table connector_document (
     audience        text not null,
     seen            int not null default 0,     -- the stream's listing that last named it
     mark            text,                       -- its ETag, revision or hash when it was read, for tools that list them
+    missing         boolean not null default false, -- a complete listing did not name it, or the tool reports it as gone
+    folders         jsonb not null default '{}', -- the folders that it was read in, by id, with their marks; for tools that report changes
+    audience_as_of  timestamptz not null default '-infinity', -- when the tool was asked for its audience: an older answer changes nothing
     primary key (connector_id, source_id)
 );
 create index connector_document_stream on connector_document (connector_id, scope, kind, seen);
 create index connector_document_audience on connector_document (connector_id, audience);
+create index connector_document_folders on connector_document using gin (folders) where folders <> '{}';
 
 -- owner: connectors
 -- Documents that could not be read. The next run asks for them again.
@@ -156,8 +168,38 @@ create table connector_audience (
     complete        boolean not null,
     acl             text[] not null,
     as_of           timestamptz not null default clock_now(),
+    tool_groups     text[] not null default '{}', -- keys of groups of the tool
     primary key (connector_id, key)
 );
+
+-- owner: connectors
+-- Groups of the tool that audiences name; `tool_group:{id}` in access lists, which no one else can claim. Only a `complete` one counts.
+-- One of a deleted connector stays, with its last members, while a base keeps records that name it.
+create table connector_group (
+    id              uuid primary key default uuidv7(),
+    org_id          uuid not null references organisation,
+    connector_id    uuid references connector on delete cascade, -- null: the connector was deleted, its records were not
+    key             text collate "C" not null,  -- what the tool calls it; never changes
+    name            text not null,
+    complete        boolean not null default false, -- all members are known
+    digest          bytea not null default '',  -- of members and `complete`: an unchanged group costs no look at its members
+    as_of           timestamptz not null default clock_now(),
+    kept_for        uuid[] not null default '{}' -- bases that the connector no longer feeds and that keep its records
+);
+create unique index connector_group_key on connector_group (connector_id, key);
+create index connector_group_org on connector_group (org_id);
+
+-- owner: connectors
+-- A member of a group: by address, or by an account whose address the tool does not show and that people map.
+create table connector_group_member (
+    group_id        uuid not null references connector_group on delete cascade,
+    email           text collate "C",
+    user_id         text collate "C",
+    check (num_nonnulls(email, user_id) = 1)
+);
+create unique index connector_group_member_email on connector_group_member (email, group_id) where email is not null;
+create unique index connector_group_member_user on connector_group_member (user_id, group_id) where user_id is not null;
+create index connector_group_member_group on connector_group_member (group_id);
 
 -- owner: connectors
 -- Accounts of the tool, and the addresses that admins mapped them to.
@@ -168,3 +210,4 @@ create table connector_identity (
     email           text,
     primary key (connector_id, user_id)
 );
+create index connector_identity_email on connector_identity (email) where email is not null;

@@ -11,6 +11,7 @@ twice has no effect. A client that is killed leaves nothing behind: the process 
 
 import asyncio
 import contextlib
+import fcntl
 import importlib.util
 import itertools
 import os
@@ -25,13 +26,12 @@ from pathlib import Path
 
 import numpy as np
 
-from gristmill import clock
+from gristmill import clock, faults
 from gristmill.embedding.embedder import Vectors
 from gristmill.embedding.gpu import protocol
 from gristmill.errors import SetupError, Transient
 
 _MODELS = ("granite-30m-en", "use-multilingual")
-_SOCKET = "gpu.sock"
 # Before each attempt. A process that was killed still accepts connections for a moment, until the kernel has closed its socket.
 _PAUSES = (timedelta(), timedelta(milliseconds=300), timedelta(seconds=2))
 _CALL_SECONDS = 300.0
@@ -84,10 +84,14 @@ class GpuClient:
         tokens = [protocol.tokens(text) for text in texts]
         for pause in _PAUSES:
             await clock.pause(pause)
-            with contextlib.suppress(ConnectionError, TimeoutError):
+            try:
                 connection = await self._connect()
                 vectors = await connection.call(next(self._numbers), _MODELS.index(model), tokens)
                 return vectors.astype(np.float32)
+            except ConnectionError:
+                continue
+            except TimeoutError:
+                break  # it hangs: whoever has waited this long waits no longer
         message = 'The process that computes embeddings on the GPU fails. Its log says why; `embed_device = "cpu"` does without it.'
         raise GpuFailed(message)
 
@@ -107,20 +111,36 @@ class GpuClient:
 
     async def _open(self) -> "_GpuConnection | None":
         with contextlib.suppress(OSError):
-            return _GpuConnection(*await asyncio.open_unix_connection(self.folder / _SOCKET))
+            return _GpuConnection(*await asyncio.open_unix_connection(self.folder / protocol.SOCKET))
         return None
 
     async def _start_process(self) -> "_GpuConnection":
         async with asyncio.timeout(self._start_timeout.total_seconds()):
-            line = await asyncio.to_thread(self._spawn)
-            if line.startswith("unusable"):
-                reason = line.removeprefix("unusable").strip()
-                raise NoGpu(f"The local embedders can't run on a GPU here: {reason}.")
-            while (connection := await self._open()) is None:
+            while True:
+                line = await asyncio.to_thread(self._spawn)
+                if line.startswith("unusable"):
+                    reason = line.removeprefix("unusable").strip()
+                    raise NoGpu(f"The local embedders can't run on a GPU here: {reason}.")
+                if connection := await self._wait_for_socket(is_other=line == "running"):
+                    return connection
                 if line != "running":
                     raise ConnectionError("the GPU process ended while it started")
-                await clock.pause(_POLL)  # another worker's process loads its models
-            return connection
+
+    async def _wait_for_socket(self, *, is_other: bool) -> "_GpuConnection | None":
+        """Connect. Another worker's process is waited for while it loads its models, but not after its end: it may have found no GPU."""
+        while (connection := await self._open()) is None and is_other and self._is_process_alive():
+            await faults.point("gpu.other_process_starts")
+            await clock.pause(_POLL)
+        return connection
+
+    def _is_process_alive(self) -> bool:
+        """Whether a process has the lock of the folder."""
+        with (self.folder / protocol.LOCK).open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
 
     def _spawn(self) -> str:
         """Start the process; returns what it says."""

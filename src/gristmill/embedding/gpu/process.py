@@ -28,7 +28,6 @@ from gristmill.embedding.gpu.batches import BatchRunner, DeviceModel, Request
 from gristmill.embedding.local_models import LOCAL_MODELS, LocalModel
 from gristmill.embedding.onnx_session import load_or_convert_model, open_session
 
-SOCKET = "gpu.sock"
 _IDLE_CHECK = timedelta(seconds=0.5)
 
 log = logging.getLogger(__name__)
@@ -36,7 +35,7 @@ log = logging.getLogger(__name__)
 
 def main(folder: Path, device: str, idle_seconds: float) -> None:
     """Serve until no client has been connected for a while."""
-    lock = os.open(folder / "gpu.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    lock = os.open(folder / protocol.LOCK, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -79,16 +78,16 @@ class _CpuModel:
 async def _serve(folder: Path, models: dict[str, DeviceModel], greeting: str, idle_seconds: float) -> None:
     server = _GpuServer(models)
     # Whoever can connect has waited for the models: the socket gets its name last.
-    starting = folder / f"{SOCKET}.{os.getpid()}"
+    starting = folder / f"{protocol.SOCKET}.{os.getpid()}"
     listener = await asyncio.start_unix_server(server.handle, starting)
     starting.chmod(0o600)
-    starting.rename(folder / SOCKET)
+    starting.rename(folder / protocol.SOCKET)
     print(greeting, flush=True)
     os.close(sys.stdout.fileno())  # who started this process waits for its end
     async with listener:
         while time.monotonic() - server.used_at < idle_seconds or server.clients:
             await clock.pause(_IDLE_CHECK)
-    (folder / SOCKET).unlink(missing_ok=True)
+    (folder / protocol.SOCKET).unlink(missing_ok=True)
 
 
 class _GpuServer:

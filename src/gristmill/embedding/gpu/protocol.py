@@ -18,6 +18,10 @@ Tokens: TypeAlias = NDArray[np.uint32]
 HalfVectors: TypeAlias = NDArray[np.float16]
 _HEADER = struct.Struct("<III")
 
+# In the folder of the process.
+SOCKET = "gpu.sock"
+LOCK = "gpu.lock"  # held by the process as long as it lives
+
 
 def tokens(ids: Sequence[int]) -> Tokens:
     """The tokens of a text."""

@@ -10,7 +10,8 @@ After `SLICE` the job returns to the queue, so that other work of the base has i
 of its worker. All progress is in the tables: after a kill, at most one batch is fetched again.
 
 If every request of a batch fails in a way that may pass, the start page is fetched: if that fails too, the site has an outage, and
-the crawl waits as it is. A start page that can't be had at all ends the crawl with its error; nothing is removed.
+the crawl waits as it is. A start page that can't be had at all ends the crawl with its error; nothing is removed. If a site asks for
+fewer requests (429, 503) while other pages respond, the crawl pauses for as long as it asks, and fetches these pages later.
 """
 
 import asyncio
@@ -25,14 +26,15 @@ from functools import partial
 import httpx
 
 from gristmill import catalog, faults, jobs, net
-from gristmill.catalog import Item, crawls
+from gristmill.catalog import Item, RenderChoice, crawls
 from gristmill.catalog.crawls import MetAddress, SiteCrawlRow, WaitingPage
 from gristmill.db import Database
 from gristmill.errors import Permanent, SourceGone, Transient, Unreadable, WorkError
 from gristmill.identity import OrgId, scoped_digest
-from gristmill.ingest.crawl.decide import PageDecision, can_be_unchanged, decide, decide_error
+from gristmill.ingest.crawl.decide import PageDecision, can_be_unchanged, decide, decide_error, is_busy
 from gristmill.ingest.crawl.host_turns import HostTurns
 from gristmill.ingest.crawl.page_filer import CrawlBatch, PageFiler, PageToFile
+from gristmill.ingest.render import create_renderer
 from gristmill.ingest.source_changes import ChangeCounts, Interrupted
 from gristmill.ingest.stages import Stages
 from gristmill.jobs import Activity, Job, QueueLimits
@@ -40,8 +42,9 @@ from gristmill.operations import uploads
 from gristmill.operations.next_job import has_room
 from gristmill.operations.source_factory import MAX_PAGE_BYTES, SourceFactory
 from gristmill.sources import Original, fetch, threads
+from gristmill.sources.rendering.renderer import DIGEST
 from gristmill.sources.robots import Robots, fetch_robots
-from gristmill.sources.site_fetch import FetchedAddress, fetch_address
+from gristmill.sources.site_fetch import FetchedAddress, as_page, fetch_address
 from gristmill.sources.site_rules import MAX_VARIANTS, SiteRules, crawl_address, origin_of, site_of
 from gristmill.sources.sitemap import SitemapRules, list_sitemap
 
@@ -50,10 +53,19 @@ SLICE = timedelta(minutes=1)
 _TOGETHER = 4  # requests at the same time
 _SLOW_HOST = timedelta(seconds=1)
 _PATIENCE = timedelta(minutes=10)
+_BUSY_PAUSE = timedelta(seconds=30)  # if the site does not say how long
 
 
 class QueueFull(Exception):
     """The base's queue has no room for more pages: the crawl pauses."""
+
+
+class SiteBusy(Exception):
+    """The site asks for fewer requests: the crawl pauses. `reason` is its response."""
+
+    def __init__(self, reason: Transient) -> None:
+        super().__init__(reason.message)
+        self.reason, self.wait = reason, reason.retry_after or _BUSY_PAUSE
 
 
 @dataclass
@@ -67,6 +79,7 @@ class _CrawlSlice:
     crawl: SiteCrawlRow
     filer: PageFiler
     client: httpx.AsyncClient
+    render: RenderChoice
     robots: dict[str, Robots] = field(default_factory=dict[str, Robots])
     counts: ChangeCounts = field(default_factory=ChangeCounts)
 
@@ -84,6 +97,7 @@ class SiteCrawler:
     ) -> None:
         self._db, self._sources, self._stages, self._limits = db, sources, stages, limits
         self._delay, self._turns = delay, HostTurns(db)
+        self._renderer = create_renderer(sources, stages)
 
     async def crawl(self, job: Job, site: Item, version: int) -> tuple[ChangeCounts, Counter[str]] | None:
         """Crawl for at most a slice: what was written and left out, or None if there is more to do. `version` is that of the item
@@ -104,7 +118,8 @@ class SiteCrawler:
         filer = PageFiler(self._db, job, site, crawl)
         async with net.client(allow_private=self._sources.allow_private) as client:
             client.follow_redirects = False
-            run = _CrawlSlice(job, site, base.org_id, rules, crawl, filer, client)
+            render = site.source.get("render") or base.render
+            run = _CrawlSlice(job, site, base.org_id, rules, crawl, filer, client, render)
             with job.during(Activity.AWAY):
                 return await self._run_slice(run)
 
@@ -196,11 +211,13 @@ class SiteCrawler:
             requests = [tasks.create_task(self._fetch(run, page, gate)) for page in pages]
         results = [request.result() for request in requests]
         await self._raise_outage(run, pages, results)
+        is_limited = any(not isinstance(result, Transient) for result in results)
+        busy = [result for result in results if is_limited and is_busy(result)]
         decisions: list[PageDecision] = []
         to_file: list[PageToFile] = []
         for page, result in zip(pages, results, strict=True):
             if isinstance(result, WorkError):
-                decisions.append(decide_error(page, result))
+                decisions.append(decide_error(page, result, is_limited=is_limited))
                 continue
             sites = {*run.crawl.sites, *_new_sites(page, result)}
             decision = decide(page, result, run.rules, sites)
@@ -218,22 +235,40 @@ class SiteCrawler:
         met = await self._judge(run, addresses, sites={*run.crawl.sites, *new_sites})
         pages_read = [decision.page for decision in decisions]
         await faults.point("crawl.fetched")
-        run.counts.add(await run.filer.record(CrawlBatch(pages_read, to_file, met, new_sites)))
+        requests = len(pages) - len(busy)
+        run.counts.add(await run.filer.record(CrawlBatch(pages_read, to_file, met, new_sites, requests)))
+        waits = [SiteBusy(result) for result in busy if isinstance(result, Transient)]
+        if waits:
+            raise max(waits, key=lambda busy_site: busy_site.wait)
 
     async def _fetch(
         self, run: _CrawlSlice, page: WaitingPage, gate: asyncio.Semaphore
     ) -> FetchedAddress | WorkError:
         is_conditional = not run.crawl.version and can_be_unchanged(page)
+        if run.render == "always" and DIGEST not in page.validators:
+            is_conditional = False  # the server only knows about the page as it sends it
         limit = min(self._sources.limit, MAX_PAGE_BYTES)
         try:
             async with gate:
                 await self._turns.wait(page.url, _PATIENCE)
                 async with self._stages.sources.place(jobs.requester(run.job)):
-                    return await fetch_address(
+                    fetched = await fetch_address(
                         run.client, page.url, page.validators if is_conditional else {}, limit
                     )
+                return await self._render(run, page, fetched)
         except WorkError as error:
             return error
+
+    async def _render(self, run: _CrawlSlice, page: WaitingPage, fetched: FetchedAddress) -> FetchedAddress:
+        """The page as a browser has it, if it is to be rendered. Holds no place of another stage."""
+        original = fetched.original
+        if original is None or not await self._renderer.must_render(original, run.render):
+            return fetched
+        allows = (await self._find_robots(run, page.url)).allows
+        rendered = await self._renderer.render(original, page.url, jobs.requester(run.job), allows)
+        if rendered.original is None:
+            return FetchedAddress("redirect", location=crawl_address(rendered.location or "", page.url))
+        return await as_page(rendered.original, page.url, fetched.headers)
 
     async def _raise_outage(
         self, run: _CrawlSlice, pages: Sequence[WaitingPage], results: Sequence[FetchedAddress | WorkError]
@@ -257,7 +292,8 @@ class SiteCrawler:
         hashed = await threads.run_blocking(partial(hashlib.sha256, original.data))
         digest = scoped_digest(run.org, hashed.digest())
         decision = replace(decision, page=replace(decision.page, digest=digest))
-        is_same = page.item_id is not None and digest in (page.original, page.digest)
+        is_same_text = original.metadata.get(DIGEST, "") == page.validators.get(DIGEST)
+        is_same = page.item_id is not None and (digest in (page.original, page.digest) or is_same_text)
         if is_same and not run.crawl.version:
             return decision, None
 

@@ -10,7 +10,9 @@ a page whose canonical page is another one    an alias; that one is met at the s
 any other                                     a page
 
 404, 410                                      gone
+429, 503, while other pages respond           still to be fetched, however often: the site limits requests
 any other error, of a page that is filed      a page, with the links it had: an outage removes nothing
+it can't be rendered, though it has to be     left out, not_rendered
 any other error                               left out, unreachable
 """
 
@@ -23,6 +25,7 @@ from gristmill.sources.site_fetch import FetchedAddress
 from gristmill.sources.site_rules import SiteRules
 
 MAX_ATTEMPTS = 3
+RENDER_ERRORS = frozenset({"render_unavailable", "render_failed", "render_timeout", "render_too_large"})
 # What a conditional request may confirm. Everything else is decided without a response, or may have changed with the rules.
 _LASTING_REASONS = ("noindex", "not_a_document")
 
@@ -83,15 +86,22 @@ def _decide_document(
     return _with_links(page, crawled)
 
 
-def decide_error(page: WaitingPage, error: WorkError) -> PageDecision:
-    """What an error means."""
+def is_busy(result: FetchedAddress | WorkError) -> bool:
+    """Whether a server asks for fewer requests."""
+    return isinstance(result, Transient) and result.code == "source_busy"
+
+
+def decide_error(page: WaitingPage, error: WorkError, *, is_limited: bool = False) -> PageDecision:
+    """What an error means. `is_limited` if other pages of the site respond meanwhile."""
     if isinstance(error, SourceGone):
         return PageDecision(CrawledPage(page.url, "gone"))
     before = _as_before(page)
-    if isinstance(error, Transient) and page.attempts + 1 < MAX_ATTEMPTS:
+    must_wait = is_limited and is_busy(error)
+    if must_wait or (isinstance(error, Transient) and page.attempts + 1 < MAX_ATTEMPTS):
         return PageDecision(replace(before, is_done=False))
     if page.item_id is None:
-        before = replace(before, state="left_out", reason="unreachable", validators={})
+        reason = "not_rendered" if error.code in RENDER_ERRORS else "unreachable"
+        before = replace(before, state="left_out", reason=reason, validators={})
     return _with_links(page, before)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gristmill import catalog, contents, events, faults, jobs
-from gristmill.catalog import Base, Item, ItemId, NewItem, crawls, exclusions
+from gristmill.catalog import Base, Item, ItemId, crawls, exclusions
 from gristmill.catalog.crawls import CrawledPage, MetAddress, PageBytes, SiteCrawlRow
 from gristmill.db import Database, Tx
 from gristmill.errors import Permanent, Transient
@@ -49,12 +49,13 @@ class PageToFile:
 
 @dataclass(frozen=True)
 class CrawlBatch:
-    """What the requests of a batch found."""
+    """What the requests of a batch found. `requests` is how many count, of those that a crawl may send."""
 
     pages: Sequence[CrawledPage]
     to_file: Sequence[PageToFile]
     met: Sequence[MetAddress]
-    new_sites: Sequence[str] = ()
+    new_sites: Sequence[str]
+    requests: int
 
 
 class PageFiler:
@@ -77,7 +78,7 @@ class PageFiler:
             await crawls.advance_crawl(
                 tx,
                 self._site.id,
-                requests=len(batch.pages),
+                requests=batch.requests,
                 pages=sum(1 for page in batch.pages if page.is_done and page.state == "page"),
                 addresses=addresses,
                 sites=batch.new_sites,
@@ -145,7 +146,7 @@ class PageFiler:
         top = await exclusions.top_container(tx, site.id) or site.id
         excluded = await exclusions.find_excluded(tx, top, [("url", page.url) for page in pages])
         wanted = [page for place, page in enumerate(pages) if place not in excluded]
-        items = [NewItem("url", page.url[:500], page.url, source={"url": page.url}) for page in wanted]
+        items = [catalog.new_page(page.url) for page in wanted]
         existing = await catalog.find_existing(tx, base.id, site.id, items)
         known = [(existing[place], items[place]) for place in sorted(existing)]
         if self._crawl.version:

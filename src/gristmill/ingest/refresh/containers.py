@@ -16,7 +16,7 @@ from gristmill.catalog import Item, refresh
 from gristmill.catalog.refresh import DueItem
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, WorkError
-from gristmill.ingest.crawl.crawler import QueueFull, SiteCrawler
+from gristmill.ingest.crawl.crawler import QueueFull, SiteBusy, SiteCrawler
 from gristmill.ingest.refresh.folder_changes import FolderWriter
 from gristmill.ingest.refresh.folder_scan import FolderComparison, folder_rules
 from gristmill.ingest.refresh.outcome import after_check, after_failure
@@ -68,6 +68,8 @@ class ContainerRefresher:
             return Done()
         except QueueFull:
             return pause_until_room("The crawl continues")
+        except SiteBusy as busy:
+            return Snooze(busy.wait, busy.reason)
         except WorkError as error:
             await self._record(job, item, None, error)
             return Done()

@@ -31,6 +31,7 @@ from gristmill.db import Database, Tx
 from gristmill.errors import Permanent, Transient, WorkError
 from gristmill.identity import scoped_digest
 from gristmill.ingest.refresh.outcome import after_check, after_failure
+from gristmill.ingest.render import create_renderer
 from gristmill.ingest.stages import Stages
 from gristmill.jobs import Activity, Done, Job, NewJob, Outcome, Priority, QueueLimits, Snooze
 from gristmill.operations.next_job import enqueue_next_jobs, has_room, pause_until_room
@@ -57,6 +58,10 @@ _SOURCE_ERRORS = frozenset(
         "source_io_error",
         "permission_denied",
         "broken_link",
+        "render_failed",
+        "render_timeout",
+        "render_too_large",
+        "render_unavailable",
     }
 )
 
@@ -83,6 +88,7 @@ class DocumentRefresher:
         self, db: Database, sources: SourceFactory, stages: Stages, limits: QueueLimits | None = None
     ) -> None:
         self._db, self._sources, self._stages, self._limits = db, sources, stages, limits
+        self._renderer = create_renderer(sources, stages)
 
     async def refresh(self, job: Job) -> Outcome:
         """Check what is due in the job's base, or the items that it names."""
@@ -125,13 +131,12 @@ class DocumentRefresher:
             if item.status not in ("completed", "failed"):
                 return _DocumentCheck(item)  # a version that reads the source is on its way
             host = _host_of(item)
-            async with (
-                hosts.setdefault(host, asyncio.Semaphore(_PER_HOST)),
-                self._stages.sources.place(jobs.requester(job)),
-            ):
+            async with hosts.setdefault(host, asyncio.Semaphore(_PER_HOST)):
                 try:
                     result = await (
-                        self._check_page(base, item) if item.type == "url" else self._check_file(item)
+                        self._check_page(job, base, item)
+                        if item.type == "url"
+                        else self._check_file(job, item)
                     )
                 except WorkError as error:
                     return _DocumentCheck(item, _is_news(item, error), error)
@@ -141,20 +146,23 @@ class DocumentRefresher:
             checks = [tasks.create_task(check(item)) for item in due]
         return [check.result() for check in checks]
 
-    async def _check_page(self, base: Base, item: DueItem) -> _DocumentCheck:
+    async def _check_page(self, job: Job, base: Base, item: DueItem) -> _DocumentCheck:
         validators = {name: value for name, value in (item.validators or {}).items() if name != "reader"}
         source = replace(self._sources.url_source(item.source["url"]), validators=validators)
-        original = await source.read()
+        original = await self._renderer.read(
+            source, item.render or base.render, jobs.requester(job), self._stages.sources
+        )
         if original.unchanged:
             return _DocumentCheck(item)
         digest = await threads.run_blocking(lambda: hashlib.sha256(original.data).digest())
         return _DocumentCheck(item, item.original != scoped_digest(base.org_id, digest))
 
-    async def _check_file(self, item: DueItem) -> _DocumentCheck:
+    async def _check_file(self, job: Job, item: DueItem) -> _DocumentCheck:
         path = Path(item.source["path"])
         source = self._sources.file_source(path, disk_access(self._sources.disk, item.source))
-        await source.probe()
-        fingerprint = fingerprint_of(await threads.run_blocking(path.stat))
+        async with self._stages.sources.place(jobs.requester(job)):
+            await source.probe()
+            fingerprint = fingerprint_of(await threads.run_blocking(path.stat))
         return _DocumentCheck(item, item.fingerprint != fingerprint, fingerprint=fingerprint)
 
     # ── recording ────────────────────────────────────────────────────────────────────────────────────────

@@ -2,7 +2,8 @@
 
 Folders are read in groups, from the top downwards. What differs is written batch by batch (`folder_changes.py`); what is missing
 is removed last, so that a file which was moved is found at its new place before it is missed at the old one. Only what differs
-is held in memory. Killed anywhere: the next comparison finds what is left.
+is held in memory. Killed anywhere: the next comparison finds what is left. Folders that are being listed are passed over: their
+listing files what is in them, and to write it here would hold up all workers of the base by its lock.
 
 A folder that can't be read keeps its items. So does the whole tree if the added folder is suddenly empty and on another
 device: its disk is not mounted.
@@ -166,7 +167,7 @@ class FolderComparison:
                 or (entry.kind == "file" and child.fingerprint != entry.fingerprint)
             ):
                 self._differing.append(entry)
-            if entry.kind == "directory" and entry.error is None:
+            if entry.kind == "directory" and entry.error is None and not (child and child.is_being_listed):
                 below.append(_OpenFolder(entry.path, child.id if child else None))
         self._gone += [path for kind, path in known if (kind, path) not in present and kind != "url"]
         return below

@@ -8,7 +8,7 @@ and the item shows `mass_removal` until a check finds fewer of them gone, or som
 from collections.abc import AsyncIterator, Sequence
 
 from gristmill import catalog, events, faults
-from gristmill.catalog import Item, NewItem, exclusions, folder_tree
+from gristmill.catalog import Item, exclusions, folder_tree
 from gristmill.db import Database
 from gristmill.errors import Permanent
 from gristmill.ingest.refresh.folder_changes import Guard
@@ -67,11 +67,7 @@ class SitemapPages:
             if container is None:
                 raise Interrupted
             places = await exclusions.find_excluded(tx, container.id, [("url", url) for url in urls])
-            pages = [
-                NewItem("url", url[:500], url, source={"url": url})
-                for place, url in enumerate(urls)
-                if place not in places
-            ]
+            pages = [catalog.new_page(url) for place, url in enumerate(urls) if place not in places]
             existing = await catalog.find_existing(tx, base.id, container.id, pages)
             pages = [page for place, page in enumerate(pages) if place not in existing]
             pages = await fail_beyond_quota(tx, base.id, pages)

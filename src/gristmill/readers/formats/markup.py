@@ -17,7 +17,7 @@ from gristmill.readers.html_metadata import HTML_HEAD_BYTES, html_metadata
 from gristmill.readers.sink import DocumentRefused, Sink, refuse_bomb
 from gristmill.readers.text_format import FileFormat
 
-_DROPPED_TAGS = ("head", "script", "style")
+_DROPPED_TAGS = ("head", "script", "style", "svg")
 _META_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?\s*([\w.:-]{2,40})""", re.I)
 _XML_ENCODING = re.compile(rb"""<\?xml[^>]{0,200}encoding\s*=\s*["']([\w.:-]{2,40})""")
 _EXTERNAL_REFERENCE = re.compile(r"^\s*(file|https?|ftp|jar|php|data|expect|gopher|netdoc):|^\s*[/\\]", re.I)
@@ -73,6 +73,13 @@ def _remove_elements(text: str, tag: str) -> str:
         if lowered[start + len(tag) + 1 : start + len(tag) + 2].isalnum():  # another tag, such as <header>
             pieces.append(text[position : start + 1])
             position = start + 1
+            continue
+        opening_end = lowered.find(">", start)
+        if tag == "svg" and lowered[start : opening_end + 1].endswith(
+            "/>"
+        ):  # no element of HTML can close itself
+            pieces.append(text[position:start])
+            position = opening_end + 1
             continue
         end = lowered.find(f"</{tag}", start)
         if end < 0:

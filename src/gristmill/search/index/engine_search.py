@@ -1,9 +1,11 @@
 """Searches a base that is in a search engine. The engine proposes chunks; PostgreSQL decides which of them are hits.
 
+    begin     note the live items that the engine may not know, before it is asked
     ask       chunk numbers and scores, filtered in the engine: by item where few are in scope, else by labels
     gate      one statement: live version, status, access and filters, as of this moment; similarities are computed exactly
     again     with four times as many, while the gate leaves too few and the engine has more
-    merge     live items that the engine has not learnt about yet, or whose labels it has not, are searched by SQL
+    merge     live items that the engine had not learnt about at the beginning, or whose labels it had not, and those published since,
+              are searched by SQL
 
 So a permission that was taken away, or an item that was deleted, is gone from the next search, whatever the engine says; and
 what was published, or allowed, a moment ago is found.
@@ -40,7 +42,7 @@ from gristmill.search.index.engine import (
 )
 from gristmill.search.index.engine_corrections import find_corrections
 from gristmill.search.index.engine_indexes import EngineIndexes
-from gristmill.search.index.tasks import GatedChunk
+from gristmill.search.index.tasks import GatedChunk, SearchStart
 from gristmill.search.index.text_scores import TextScores, score_texts
 from gristmill.search.language_detection import detect_language
 from gristmill.search.languages import name_language
@@ -126,6 +128,7 @@ class EngineSearch:
             return []
         index = await self._indexes.of(base)
         point_filter = _point_filter(base, scope, selectivity)
+        start = await self._begin(base)
         candidates: dict[int, Candidate] = {}
         wanted, known = max(limit, _FIRST_LIMIT), set[int]()
         while True:
@@ -139,10 +142,14 @@ class EngineSearch:
                 break
             wanted = min(MAX_LIMIT, _GROWTH * wanted)
         async with store.read_transaction(self._db) as tx:
-            items = await tasks.items_with_tasks(tx, base.id, MAX_EXACT_ITEMS)
+            items = await tasks.items_to_search(tx, base.id, start, MAX_EXACT_ITEMS)
             rows = await store.nearest_chunks_of_items(tx, base, scope, vector, items, limit) if items else []
         candidates |= {row.no: Candidate(row.id, row.no, row.score) for row in rows}
         return sorted(candidates.values(), key=lambda hit: (-hit.score, hit.no))[:limit]
+
+    async def _begin(self, base: Base) -> SearchStart:
+        async with store.read_transaction(self._db) as tx:
+            return await tasks.begin_search(tx, base.id, MAX_EXACT_ITEMS)
 
     # ── words ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -162,8 +169,9 @@ class EngineSearch:
         parsed = answer.parsed_query
         if not parsed.terms or (selectivity.items is not None and not selectivity.items):
             return answer
+        start = await self._begin(base)
         leg = await _leg(index, base, parsed, EVERY_POINT)
-        if corrections := await self._find_corrections(index, base, scope, selectivity, parsed, leg):
+        if corrections := await self._find_corrections(index, base, scope, selectivity, parsed, leg, start):
             by_word = corrections_by_word(parsed, corrections)
             parsed = correct_terms(parsed, corrections)
             answer = replace(answer, parsed_query=parsed, corrections=by_word)
@@ -190,7 +198,7 @@ class EngineSearch:
             )
             for chunk in best
         }
-        for candidate in await self._exact_candidates(base, scope, parsed, leg, gated):
+        for candidate in await self._exact_candidates(base, scope, parsed, leg, gated, start):
             candidates.setdefault(candidate.no, candidate)
         ranked = sorted(candidates.values(), key=lambda hit: (-hit.score, hit.no))[:limit]
         return replace(answer, leg=leg, candidates=ranked)
@@ -203,14 +211,15 @@ class EngineSearch:
         selectivity: Selectivity,
         parsed: ParsedQuery,
         leg: KeywordLeg,
+        start: SearchStart,
     ) -> dict[Names, list[str]]:
-        """None while a live item has an open task: the word may be one of its."""
+        """None while the engine may not know a live item: the word may be one of its."""
         viewer = Scope(scope.viewer)
         visible = _point_filter(base, viewer, selectivity if scope == viewer else UNRESTRICTED)
         corrections = await find_corrections(index, base.id, parsed, leg, visible)
         if corrections:
             async with store.read_transaction(self._db) as tx:
-                if await tasks.items_with_tasks(tx, base.id, 1):
+                if await tasks.items_to_search(tx, base.id, start, 1):
                     return {}
         return corrections
 
@@ -233,10 +242,11 @@ class EngineSearch:
         parsed: ParsedQuery,
         leg: KeywordLeg,
         gated: dict[int, GatedChunk],
+        start: SearchStart,
     ) -> list[Candidate]:
-        """Chunks of live items with open tasks, scored by their texts; they are added to `gated`."""
+        """Chunks of live items that the engine may not have found, scored by their texts; they are added to `gated`."""
         async with store.read_transaction(self._db) as tx:
-            items = await tasks.items_with_tasks(tx, base.id, MAX_EXACT_ITEMS)
+            items = await tasks.items_to_search(tx, base.id, start, MAX_EXACT_ITEMS)
             if not items:
                 return []
             texts = await tasks.chunks_of_items(tx, base, scope, items, _MAX_EXACT_CHUNKS)

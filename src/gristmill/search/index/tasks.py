@@ -10,6 +10,7 @@ transaction.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +25,8 @@ from gristmill.search.segment import ChunkText
 from gristmill.search.store import Vector, queries
 
 _MAX_BASES = 1_000
+_MAX_RECENT = 1_000  # items that changed lately
+_LONGEST_PUBLICATION = timedelta(seconds=5)  # from when it notes the time to when others see it
 
 
 @dataclass(frozen=True)
@@ -282,6 +285,45 @@ async def queue_drop(tx: Tx, base_id: BaseId) -> None:
 async def items_with_tasks(tx: Tx, base_id: UUID, limit: int) -> list[ItemId]:
     """Live items that the engine may not find, or not for everyone who may see them."""
     return await queries.values(tx, "items_with_tasks", base=base_id, limit=limit)
+
+
+@dataclass(frozen=True)
+class LiveVersion:
+    """An item and the version of it that searches find."""
+
+    id: ItemId
+    version: int
+
+
+@dataclass(frozen=True)
+class SearchStart:
+    """What a search must not rely on the engine for, as it was before the engine was asked: live items with open tasks, and the live
+    versions of items that had changed a moment before."""
+
+    since: datetime
+    items: list[ItemId]
+    recent: frozenset[LiveVersion]
+
+
+async def begin_search(tx: Tx, base_id: UUID, limit: int) -> SearchStart:
+    """Note what the engine may not know, before it is asked. Read afterwards, a task that ended meanwhile would be missed."""
+    items = await items_with_tasks(tx, base_id, limit)
+    since = (await queries.values(tx, "clock"))[0] - _LONGEST_PUBLICATION
+    return SearchStart(since, items, await _recently_published(tx, base_id, since))
+
+
+async def items_to_search(tx: Tx, base_id: UUID, start: SearchStart, limit: int) -> list[ItemId]:
+    """The items that the engine may not have found: those of the beginning, and those of which another version was published while
+    the engine answered: what it returned of them is no longer live."""
+    now = await _recently_published(tx, base_id, start.since)
+    return list(dict.fromkeys([*start.items, *(each.id for each in now - start.recent)]))[:limit]
+
+
+async def _recently_published(tx: Tx, base_id: UUID, since: datetime) -> frozenset[LiveVersion]:
+    rows = await queries.many(
+        tx, LiveVersion, "recently_published", base=base_id, since=since, limit=_MAX_RECENT
+    )
+    return frozenset(rows)
 
 
 @dataclass(frozen=True)
