@@ -47,7 +47,7 @@ _WORDS = Path(__file__).read_text(encoding="utf-8").split()
 class BenchGitHub(FakeGitHub):
     """A fake repository with many issues of about a hundred words, and an endpoint that changes one of them."""
 
-    cap = 100
+    page_size = 100
 
     def __init__(self, issues: int) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class BenchGitHub(FakeGitHub):
             self.advance_clock(1)
         self.route("GET", "/control/edit", self._change)
 
-    def authorise(self, call: FakeCall) -> None:
+    def check_authorization(self, call: FakeCall) -> None:
         """The control endpoint needs no token."""
         if not call.path.startswith("/control"):
             super().check_authorization(call)
@@ -190,7 +190,7 @@ async def _measure_connector(mill: app.Gristmill, url: str) -> float:
         f"again: {again:.2f} s, {run.documents_ingested} documents, {await count_chunks_written(mill) - chunks_before} chunks written"
     )
     async with httpx.AsyncClient() as client:
-        await client.get(f"{url}/control/edit")
+        (await client.get(f"{url}/control/edit")).raise_for_status()
     began = time.perf_counter()
     _, run = await run_sync(mill, connector)
     print(f"one: {time.perf_counter() - began:.2f} s, {run.documents_ingested} documents indexed again")

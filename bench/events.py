@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 import httpx
 import psycopg
 
+from bench.memory import processes_below, pss_mb
 from gristmill.db import Database, local_server
 from gristmill.db.migrate import migrate
 from gristmill.integrity.reconcile import Reconciler
@@ -92,10 +93,10 @@ class SseClient:
             writer.close()
 
 
-def pss_megabytes(pid: int) -> float:
-    """Memory of a process in MB; shared pages count by their share."""
-    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    return int(text.partition("Pss:")[2].split()[0]) / 1024
+def server_pid(supervisor: int) -> int:
+    """The process that answers requests, below the supervisor."""
+    names = {Path(f"/proc/{pid}/comm").read_text().strip(): pid for pid in processes_below(supervisor)}
+    return names["gm-server-1"]
 
 
 async def change_items(url: str, base: str) -> None:
@@ -147,7 +148,8 @@ async def _measure_round(
     checks: RequirementChecks, daemon: Daemon, database: str, url: str, bases: list[str], watching: int
 ) -> None:
     assert daemon.process is not None
-    before = pss_megabytes(daemon.process.pid)
+    server = server_pid(daemon.process.pid)
+    before = pss_mb(server)
     clients = [SseClient(timing=n < WATCHERS) for n in range(CLIENTS)]
     tasks = [
         asyncio.create_task(client.follow(url, f"types=item&baseId={bases[0 if n < watching else 1]}"))
@@ -155,11 +157,11 @@ async def _measure_round(
     ]
     await asyncio.gather(*(client.connected.wait() for client in clients))
     await asyncio.sleep(1)
-    idle = pss_megabytes(daemon.process.pid)
-    cpu = _cpu_seconds(daemon.process.pid)
+    idle = pss_mb(server)
+    cpu = _cpu_seconds(server)
     await change_items(database, bases[0])
     await asyncio.sleep(1)
-    busy, cpu = pss_megabytes(daemon.process.pid), _cpu_seconds(daemon.process.pid) - cpu
+    busy, cpu = pss_mb(server), _cpu_seconds(server) - cpu
     delays = sorted(delay for client in clients for delay in client.delays)
     for task in tasks:
         task.cancel()

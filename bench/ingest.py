@@ -73,7 +73,7 @@ async def wait_until_ready(mill: app.Gristmill, base_id: BaseId) -> None:
             row = await (await tx.execute("select ingested from base where id = %s", [base_id])).fetchone()
         if row and row[0]:
             return
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.5)  # seldom: this costs the pipeline time too
 
 
 async def ingest_folder(mill: app.Gristmill, name: str, folder: Path) -> tuple[float, int, BaseId]:

@@ -2,8 +2,9 @@
 
 uv run --group dev python -m bench.reader [--pages 1000] [--page 300] [--documents 50]
 
-    open      a hit on page 300 of a PDF of 1,000 pages is clicked; the time until its picture is loaded and the passage marked, median
-              of 5 in fresh profiles (the server's cache of pictures is warm from the second on; the first is printed too)
+    first     on a server that has drawn no page yet, a hit on page 300 of a PDF of 1,000 pages is clicked, a second after it is shown; the
+              time until its picture is loaded and the passage marked. Then the same on another server, clicked as soon as it is shown
+    open      the same in fresh profiles, median of 5 (the server's cache of pictures is warm)
     memory    so many documents are opened one after the other; nodes and heap after the first ten and at the end
 
 The exit code is 1 when a requirement does not hold.
@@ -23,6 +24,7 @@ from tests.readers import samples
 from tests.ui.harness import ApiHelper, chromium, profile, server_setup
 
 _LIMIT = 500  # milliseconds
+_READING = 1000  # milliseconds that a person looks at the hits
 _MAX_GROWTH = 1.2
 _WATCH = """() => {
   window.clicked = performance.now();
@@ -55,22 +57,20 @@ def _add(api: ApiHelper, base: str, files: dict[str, bytes]) -> list[str]:
         time.sleep(0.5)
 
 
-def _open_hit(page: Page, url: str) -> float:
+def _open_hit(page: Page, url: str, pause: float = 0) -> float:
     page.goto(f"{url}?q=heron+millrace&mode=text")
     hit = page.locator(".hit a").first
     hit.wait_for()
+    page.wait_for_timeout(pause)
     page.evaluate(_WATCH)
     hit.click()
     return float(page.wait_for_function("() => window.marked").json_value())
 
 
-def _measure_opening(browser: Browser, url: str) -> list[float]:
-    times: list[float] = []
-    for _ in range(5):
-        with profile(browser) as tabs:
-            tabs.context.set_default_timeout(60_000)
-            times.append(_open_hit(tabs.context.new_page(), url))
-    return times
+def _measure_opening(browser: Browser, url: str, pause: float = 0) -> float:
+    with profile(browser) as tabs:
+        tabs.context.set_default_timeout(60_000)
+        return _open_hit(tabs.context.new_page(), url, pause)
 
 
 def _memory(page: Page) -> tuple[int, int]:
@@ -104,6 +104,7 @@ def main() -> int:
     parser.add_argument("--page", type=int, default=300)
     parser.add_argument("--documents", type=int, default=50)
     arguments = parser.parse_args()
+    book_file = _book(arguments.pages, arguments.page)
     with (
         server_setup(None, CACHE) as setup,
         run_serve(setup.env, log=setup.log) as server,
@@ -112,13 +113,13 @@ def main() -> int:
         with server.client() as client:
             api = ApiHelper(client)
             book = api.create_base("Book")
-            _add(api, book, {"book.pdf": _book(arguments.pages, arguments.page)})
+            _add(api, book, {"book.pdf": book_file})
             shelf = api.create_base("Shelf")
             items = _add(api, shelf, {f"{number}.pdf": _book(3, 1) for number in range(10)})
-        times = _measure_opening(browser, f"{server.url}/b/{book}")
-        median = statistics.median(times)
+        first = _measure_opening(browser, f"{server.url}/b/{book}", _READING)
+        median = statistics.median(_measure_opening(browser, f"{server.url}/b/{book}") for _ in range(5))
         print(
-            f"hit to mark on page {arguments.page} of {arguments.pages}: median {median:.0f} ms, first {times[0]:.0f} ms"
+            f"hit to mark on page {arguments.page} of {arguments.pages}: first {first:.0f} ms, median {median:.0f} ms"
         )
         (nodes, heap), (last_nodes, last_heap) = _measure_memory(
             browser, f"{server.url}/b/{shelf}", items, arguments.documents
@@ -126,8 +127,19 @@ def main() -> int:
         print(
             f"after 10 documents: {nodes:,} nodes, {heap:,} bytes; after {arguments.documents}: {last_nodes:,}, {last_heap:,}"
         )
+    with (
+        server_setup(None, CACHE) as setup,
+        run_serve(setup.env, log=setup.log) as server,
+        chromium() as browser,
+    ):
+        with server.client() as client:
+            api = ApiHelper(client)
+            book = api.create_base("Book")
+            _add(api, book, {"book.pdf": book_file})
+        at_once = _measure_opening(browser, f"{server.url}/b/{book}")
+        print(f"first, clicked as soon as it is shown: {at_once:.0f} ms")
     is_flat = last_nodes <= _MAX_GROWTH * nodes and last_heap <= _MAX_GROWTH * heap
-    return 0 if median < _LIMIT and is_flat else 1
+    return 0 if max(first, median) < _LIMIT and is_flat else 1
 
 
 if __name__ == "__main__":

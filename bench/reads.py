@@ -167,7 +167,8 @@ def _report(result: dict[str, Any], still_ingesting: bool) -> bool:
         end=", ",
     )
     print(
-        f"at most {1000 * took[-1]:.0f} ms; the load itself was late by {1000 * _percentile(late, 0.95):.1f} ms (p95)"
+        f"at most {1000 * took[-1]:.0f} ms; the load itself was late by {1000 * _percentile(late, 0.95):.1f} ms (p95),"
+        f" and took {1000 * result['cpu'] / len(took):.2f} ms of CPU a request"
     )
     requirements = {
         "p95 is below 30 ms": p95 < P95_LIMIT,

@@ -103,7 +103,16 @@ async def main() -> None:
     config = json.load(sys.stdin)
     load = Load(config["host"], config["port"], build_requests(config))
     await load.run(config["rate"], config["seconds"])
-    print(json.dumps({"took": load.latencies, "late": load.send_delays, "statuses": load.statuses}))
+    print(
+        json.dumps(
+            {
+                "took": load.latencies,
+                "late": load.send_delays,
+                "statuses": load.statuses,
+                "cpu": time.process_time(),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

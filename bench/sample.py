@@ -120,7 +120,7 @@ def write_documents(folder: Path) -> None:
 
 
 def add_archive(api: ApiHelper, base: str) -> None:
-    """Add a PDF file, a drawing with words, a table and code."""
+    """Add a PDF file, a drawing with words, a table, code, slides and sheets."""
     pages = [f"Folio {n}\nSo much grain came in, so much flour went out.\n" * 8 for n in range(1, 9)]
     pages[1] = (
         "The ledger of the mill\n \nThe heron stands beside the millrace at dusk.\nThen the sluice is closed."
@@ -138,6 +138,16 @@ def add_archive(api: ApiHelper, base: str) -> None:
         "ledger.pdf": samples.pdf(pages),
         "stones.png": buffer.getvalue(),
         "prices.md": f"{text}\n## Rules\n\n1. Rye is weighed twice.\n2. Wet grain is refused.\n\n> Ask the miller.\n".encode(),
+        "tour.pptx": samples.pptx(
+            [(f"Mill {n}", f"The wheel of mill {n} turns at dawn.") for n in range(1, 10)]
+        ),
+        "accounts.xlsx": samples.xlsx(
+            {
+                "Grain": [["Grain", "Price", "Sacks"]]
+                + [[grain, f"{18 + n}", f"{n % 3 + 1}"] for n, grain in enumerate(_GRAINS)],
+                "Flour": [["Mill", "Tons"], ["Upper mill", "12"], ["Lower mill", "9"]],
+            }
+        ),
         "mill.py": Path(__file__).read_bytes().replace(b"sample", b"grind"),
     }
     form = [("files", (name, data)) for name, data in files.items()]

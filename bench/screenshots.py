@@ -66,11 +66,12 @@ def page_paths(sample_server: Sample) -> dict[str, str]:
 
 
 def reader_paths(sample_server: Sample) -> dict[str, str]:
-    """The reader with a PDF file, an image, markdown and code, each at a hit."""
+    """The reader with a PDF file, an image, markdown, code, slides and a sheet, each at a hit."""
     shelf = sample_server.bases["Archive"]
     items = sample_server.api.http.get(f"/api/knowledge-bases/{shelf}/items").json()["items"]
     ids = {item["title"].rpartition(".")[2]: item["id"] for item in items}
     queries = {"pdf": "heron+millrace", "png": "stone", "md": "grain+price", "py": "grind"}
+    queries |= {"pptx": "mill+7", "xlsx": "rye"}
     paths: dict[str, str] = {}
     for kind, query in queries.items():
         body = {"query": query.replace("+", " "), "mode": "text"}

@@ -84,6 +84,15 @@ def test_a_fraction_and_a_huge_number_are_refused(value: str) -> None:
     assert "Invalid value for '--limit': must be a whole number, 1 to 100." in refused.stderr
 
 
+def test_a_word_that_is_not_among_the_choices_is_refused_with_the_choices() -> None:
+    refused = invoke(["add", "base", "https://example.org/", "--render=sometimes"])
+    assert refused.exit_code == 2
+    (line,) = [line for line in refused.stderr.splitlines() if "--render" in line and "Invalid" in line]
+    assert "always" in line
+    assert line.endswith(".")
+    assert not line.endswith("..")
+
+
 def test_an_amount_below_its_limit_is_refused() -> None:
     for amount in (["--", "-1"], ["x"]):
         refused = invoke(["limit", "set", "budget", "money", *amount])

@@ -17,14 +17,6 @@ from tests.wait_until import wait_until
 pytestmark = pytest.mark.slow
 
 
-def processes(server: ServeProcess) -> dict[str, int]:
-    """The pids of the processes that a `gristmill serve` runs, by their names."""
-    pid = server.process.pid
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    names = {Path(f"/proc/{child}/comm").read_text().strip(): int(child) for child in children}
-    return {name.removeprefix("gm-"): pid for name, pid in names.items() if name.startswith("gm-")}
-
-
 def exists(pid: int) -> bool:
     """Whether a process runs."""
     try:
@@ -37,7 +29,7 @@ async def wait_for_successor(server: ServeProcess, name: str, killed: int) -> in
     """Wait until another process has taken the place of the killed one; its pid."""
 
     async def successor() -> int | None:
-        pid = processes(server).get(name)
+        pid = server.child_pids().get(name)
         return None if pid == killed else pid
 
     return await wait_until(successor)
@@ -68,7 +60,7 @@ async def test_a_killed_server_process_is_started_again_and_no_connection_is_ref
 ) -> None:
     log = tmp_path / "log"
     with run_serve(env, log=log) as server:
-        pid = processes(server)["server-1"]
+        pid = server.child_pids()["server-1"]
         os.kill(pid, signal.SIGKILL)
         with server.client() as client:  # a new connection: it waits until somebody accepts it
             assert client.get("/healthz").status_code == 200
@@ -82,11 +74,11 @@ async def test_a_killed_worker_process_is_started_again_and_goes_on(
     env: dict[str, str], tmp_path: Path
 ) -> None:
     with run_serve(env, log=tmp_path / "log") as server:
-        killed = processes(server)["worker-1"]
+        killed = server.child_pids()["worker-1"]
         os.kill(killed, signal.SIGKILL)
         added = run_command(env, "add", "notes", "--note", "The wheel turns.", "--wait")
         assert added.returncode == 0, added.stderr
-        assert exists(processes(server)["worker-1"])
+        assert exists(server.child_pids()["worker-1"])
         assert server.stop() == 0
 
 
@@ -94,7 +86,7 @@ async def test_nothing_outlives_a_killed_supervisor_and_the_next_serve_starts_at
     env: dict[str, str], tmp_path: Path
 ) -> None:
     with run_serve(env, log=tmp_path / "log") as server:
-        port, pids = server.url.rpartition(":")[2], [*processes(server).values()]
+        port, pids = server.url.rpartition(":")[2], [*server.child_pids().values()]
         assert len(pids) == 2
         server.kill()
         with run_serve(env, log=tmp_path / "log", port=port) as successor:
@@ -109,7 +101,7 @@ async def test_a_clean_stop_leaves_no_process_and_no_postgres(
     data_dir: Path, cache_dir: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     with run_serve(environment(data_dir, cache_dir), log=tmp_path / "log") as server:
-        pids = [*processes(server).values()]
+        pids = [*server.child_pids().values()]
         assert not reaper.is_stopped(data_dir / "postgres")
         assert server.stop(number) == 0
         assert not any(exists(pid) for pid in pids)
@@ -131,7 +123,7 @@ async def test_several_server_processes_share_a_port_and_their_metrics(
 ) -> None:
     env = environment(data_dir, cache_dir, server_processes="2", worker_processes="2", **quick_start)
     with run_serve(env, log=tmp_path / "log") as server:
-        running = processes(server)
+        running = server.child_pids()
         assert sorted(running) == ["server-1", "server-2", "worker-1", "worker-2"]
         os.kill(running["server-1"], signal.SIGSTOP)  # so that the other one has to answer
         try:
@@ -229,7 +221,7 @@ async def test_a_serve_in_a_single_process_has_no_others(
 ) -> None:
     env = environment(data_dir, cache_dir, single_process="true", **quick_start)
     with run_serve(env, log=tmp_path / "log") as server:
-        assert processes(server) == {}
+        assert server.child_pids() == {}
         added = run_command(env, "add", "notes", "--note", "The wheel turns.", "--wait")
         assert added.returncode == 0, added.stderr
         assert server.stop() == 0

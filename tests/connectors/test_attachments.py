@@ -44,6 +44,7 @@ class Box:
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     downloads: list[str] = field(default_factory=list[str])
     down: bool = False
+    refusals: int = 0  # of downloads, from now on
 
     def add_letter(self, key: str, text: str, *names: str) -> None:
         attachments = tuple(Attachment(f"file:{name}", name, len(self.files[name])) for name in names)
@@ -80,7 +81,8 @@ class BoxConnector(Connector):
         yield AccessUpdate([Audience("all", everybody=True)])
 
     async def download(self, attachment: Attachment) -> AsyncIterator[bytes]:
-        if self.box.down:
+        self.box.refusals -= 1
+        if self.box.down or self.box.refusals >= 0:
             raise Transient("The box is shut.", code="connector_unavailable")
         self.box.downloads.append(attachment.name)
         yield self.box.files[attachment.name]
@@ -210,3 +212,15 @@ async def test_an_attachment_that_fails_to_download_is_fetched_by_the_next_run(
     run = await harness.sync()
     assert run.status == "success", await harness.log_text(run)
     assert set(await attachments_by_name(harness)) == {"a.txt"}
+
+
+async def test_a_letter_whose_attachments_all_come_in_the_end_counts_as_no_error(
+    harness: ConnectorHarness, box: Box
+) -> None:
+    """Two failed downloads are one letter, which is read again before the run ends."""
+    box.files = {"a.txt": b"first words", "b.txt": b"second words"}
+    box.add_letter("one", "a letter", "a.txt", "b.txt")
+    box.refusals = 2
+    run = await harness.sync()
+    assert (run.status, run.item_errors) == ("success", 0), await harness.log_text(run)
+    assert set(await attachments_by_name(harness)) == {"a.txt", "b.txt"}

@@ -1,7 +1,8 @@
 """Google Drive: exports, folders, permissions of every type, service accounts, and the emulator that others wrote."""
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,9 +16,9 @@ from gristmill.connectors import google_drive
 from gristmill.connectors.port import Audience
 from gristmill.connectors.testing import open_kind, open_temporarily, read_all
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
-from tests.connectors.emulator import TOKEN, EmulatedTool, emulate
 from tests.connectors.fakes.drives import FOLDER, READER, FakeGoogleDrive
 from tests.connectors.fakes.tool import SECRET, FakeCall, serve_fake
+from tests.connectors.servers.emulator import TOKEN, EmulatedTool, emulate
 
 
 async def test_documents_of_google_are_exported_and_folders_limit_what_is_followed() -> None:
@@ -130,7 +131,7 @@ async def test_a_service_account_signs_for_its_tokens() -> None:
 
 
 @pytest.fixture
-async def emulator() -> AsyncGenerator[EmulatedTool]:
+def emulator(cache_dir: Path) -> Generator[EmulatedTool]:
     """Google as others emulate it: files without permissions, exports and shared drives."""
     user = {"email": READER, "name": "Ann"}
     items = [
@@ -147,7 +148,7 @@ async def emulator() -> AsyncGenerator[EmulatedTool]:
         "tokens": {TOKEN: {"login": READER, "scopes": []}},
         "google": {"users": [user], "drive_items": items},
     }
-    async for tool in emulate(seed):
+    with emulate(seed, cache_dir) as tool:
         yield tool
 
 

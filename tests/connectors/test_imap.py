@@ -16,12 +16,12 @@ from gristmill.net import PrivateAddress
 from gristmill.operations import bases
 from gristmill.search import Searcher, SearchRequest, Target
 from tests import reverse_proxy
-from tests.connectors.dovecot import CAN_RUN, PASSWORD, USER, Dovecot, message, run_dovecot
 from tests.connectors.harness import NEVER, ConnectorHarness, vault_of
+from tests.connectors.servers.dovecot import PASSWORD, USER, Dovecot, find_dovecot, message, run_dovecot
 from tests.embedding.hashed import HashedEmbedder
 
 pytestmark = pytest.mark.skipif(
-    not CAN_RUN, reason="needs Dovecot (Debian's dovecot-imapd), and root to start it"
+    find_dovecot() is None, reason="needs Dovecot (Debian's dovecot-imapd), and root to start it"
 )
 
 

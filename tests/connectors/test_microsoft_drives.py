@@ -67,8 +67,10 @@ async def test_an_application_signs_in_and_reads_what_it_may() -> None:
                 audiences.append((await connector.find_file(file.drive, file.id)).audience)
             assert (audiences[0].everybody, audiences[0].emails) == (
                 True,
-                {"bob@acme.example", "cat@acme.example"},
+                {"bob@acme.example"},
             )
+            groups = [(group.id, group.name, group.emails) for group in audiences[0].tool_groups]
+            assert groups == [("g-1", "HR", {"cat@acme.example"})]
             assert (audiences[0].groups, audiences[0].users) == ({"g-1", "HR Visitors"}, {"u-9": "Eve"})
             assert not audiences[1].complete
             gone = {"responses": [{"id": "0", "status": 404}]}

@@ -1,21 +1,19 @@
 """Connectors against servers that others wrote: git's own HTTP backend, and wsgidav."""
 
-import os
 import shutil
-import subprocess
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from wsgidav.wsgidav_app import WsgiDAVApp
 
 from gristmill.connectors import git_repository, webdav
 from gristmill.connectors.port import ConnectorKind
 from gristmill.connectors.testing import open_kind, read_all
 from gristmill.connectors.transport import CredentialsRejected
 from gristmill.errors import SourceGone, Unreadable
-from tests.connectors.fakes.wsgi import serve_wsgi
+from tests.connectors.servers.dav import serve_wsgidav
+from tests.connectors.servers.git_http import git, serve_repositories
 
 
 async def read_texts(
@@ -27,60 +25,6 @@ async def read_texts(
 
 
 # ── git ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def git(folder: Path, *arguments: str) -> str:
-    """Run git, without the settings of this machine."""
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_CONFIG_NOSYSTEM": "1",
-        **{
-            f"GIT_{who}_{what}": "ann@example.org"
-            for who in ("AUTHOR", "COMMITTER")
-            for what in ("NAME", "EMAIL")
-        },
-    }
-    result = subprocess.run(
-        ["git", *arguments],
-        cwd=folder,
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return result.stdout
-
-
-def http_backend(root: Path) -> Callable[..., Any]:
-    """`git http-backend` as a WSGI application, behind the password `s3cret`."""
-
-    def serve(environ: dict[str, Any], start: Callable[..., Any]) -> list[bytes]:
-        if environ.get("HTTP_AUTHORIZATION") != webdav.basic_authorization("git", "s3cret"):
-            start("401 Unauthorized", [("WWW-Authenticate", "Basic")])
-            return [b""]
-        names = ("REQUEST_METHOD", "QUERY_STRING", "CONTENT_TYPE", "PATH_INFO")
-        cgi = {name: environ.get(name, "") for name in names}
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        output = subprocess.run(
-            ["git", "http-backend"],
-            env={
-                "PATH": os.environ["PATH"],
-                "GIT_PROJECT_ROOT": str(root),
-                "GIT_HTTP_EXPORT_ALL": "1",
-                **cgi,
-            },
-            input=body,
-            check=True,
-            capture_output=True,
-        ).stdout
-        head, _, rest = output.partition(b"\r\n\r\n")
-        headers = [tuple(line.split(": ", 1)) for line in head.decode().split("\r\n")]
-        status = next((value for name, value in headers if name == "Status"), "200 OK")
-        start(status, [(name, value) for name, value in headers if name != "Status"])
-        return [rest]
-
-    return serve
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -96,7 +40,7 @@ async def test_a_branch_is_read_from_gits_own_http_backend(tmp_path: Path) -> No
     git(work, "add", ".")
     git(work, "commit", "-q", "-m", "first")
     git(work, "clone", "-q", "--bare", ".", str(tmp_path / "served.git"))
-    with serve_wsgi(http_backend(tmp_path)) as address:
+    with serve_repositories(tmp_path) as address:
         config, secret = {"url": f"{address}/served.git"}, {"password": "s3cret"}
         first = await read_texts(git_repository.KIND, config, secret)
         assert {key: len(text) for key, (text, _) in first.items()} == {
@@ -127,17 +71,8 @@ def dav(tmp_path: Path) -> Generator[tuple[Path, str]]:
     """A folder, and the address at which wsgidav serves it."""
     folder = tmp_path / "files"
     folder.mkdir()
-    application = WsgiDAVApp(
-        {
-            "provider_mapping": {"/dav": str(folder)},
-            "simple_dc": {"user_mapping": {"*": {"ann": {"password": "s3cret"}}}},
-            "http_authenticator": {"accept_basic": True, "accept_digest": False, "default_to_digest": False},
-            "logging": {"enable": False},
-            "verbose": 0,
-        }
-    )
-    with serve_wsgi(application) as address:
-        yield folder, f"{address}/dav"
+    with serve_wsgidav(folder) as address:
+        yield folder, address
 
 
 async def test_a_folder_is_read_from_wsgidav(dav: tuple[Path, str]) -> None:

@@ -1,5 +1,6 @@
 """What a run records: its estimate, batches, checkpoint and status; and what a connector starts with."""
 
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 from gristmill import app, faults
 from gristmill.connectors import admin, model
 from gristmill.connectors import sync as syncing
+from gristmill.jobs import retry
 from gristmill.settings import Settings
+from gristmill.work import SyncConnector
 from tests.api_calls import make_base
 from tests.connectors.fakes.github import FakeGitHub
 from tests.connectors.fakes.tool import SECRET, FakeTool, fake_tool_fixture
@@ -69,6 +72,12 @@ async def test_a_run_stops_at_90_percent_of_its_time_and_is_partial_until_it_con
     ended_run = await harness.wait_until_ended(run)
     assert (ended_run.status, ended_run.continuations) == ("success", 1)
     await harness.assert_matches_tool()
+
+
+def test_minutes_of_an_outage_do_not_end_a_run() -> None:
+    """The next one by schedule may be six hours away."""
+    waits = [retry.backoff(attempt, jitter=0.5) for attempt in range(1, SyncConnector.attempts)]
+    assert sum(waits, timedelta()) > timedelta(minutes=4)
 
 
 def test_a_run_is_continued_at_most_50_times() -> None:
@@ -161,7 +170,7 @@ async def test_an_audience_that_is_not_complete_allows_no_one(harness: Connector
     for complete, allows in ((False, set[str]()), (True, {"user_email:ann@example.org", "org:*"})):
         rows = await harness.fetch(
             "update connector_audience a set complete = %s, everybody = true, emails = '{Ann@example.org}', users = '{}',"
-            " groups = '{}' returning connector_acl(a)",
+            " groups = '{}', tool_groups = '{}' returning connector_acl(a)",
             complete,
         )
         assert rows

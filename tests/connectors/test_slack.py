@@ -1,6 +1,7 @@
 """Slack: what messages become, which errors it returns with status 200, and the emulator that others wrote."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +12,9 @@ from gristmill.connectors.slack.messages import to_markdown
 from gristmill.connectors.testing import open_kind, open_temporarily, read_all
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
 from gristmill.errors import Unreadable
-from tests.connectors.emulator import TOKEN, EmulatedTool, emulate
 from tests.connectors.fakes.slack import FakeSlack, Message
 from tests.connectors.fakes.tool import serve_fake
+from tests.connectors.servers.emulator import TOKEN, EmulatedTool, emulate
 
 ANN = {"U1": SlackUser("U1", "Ann Lee", "ann@example.org")}
 
@@ -97,11 +98,11 @@ async def test_documents_files_and_errors_of_a_workspace() -> None:
 
 
 @pytest.fixture
-async def emulator() -> AsyncGenerator[EmulatedTool]:
+def emulator(cache_dir: Path) -> Generator[EmulatedTool]:
     """Slack as others emulate it."""
     users = [{"name": "ann", "real_name": "Ann", "email": "ann@example.org"}]
     seed = {"team": {"name": "Acme", "domain": "acme"}, "users": users, "channels": [{"name": "plans"}]}
-    async for tool in emulate({"tokens": {TOKEN: {"login": "ann", "scopes": []}}, "slack": seed}):
+    with emulate({"tokens": {TOKEN: {"login": "ann", "scopes": []}}, "slack": seed}, cache_dir) as tool:
         yield tool
 
 

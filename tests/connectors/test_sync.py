@@ -333,7 +333,7 @@ async def test_no_secret_appears_anywhere(
 async def test_the_commands_follow_a_tool(
     tool: FakeGitHub, database_url: str, tmp_path: Path, cache_dir: Path, quick_embedder: dict[str, str]
 ) -> None:
-    """add, sync --wait, list, show, pause, resume, delete; the secret comes from a file."""
+    """add, change, sync --wait, list, show, pause, resume, delete; the secret comes from a file."""
     env = environment(tmp_path / "data", cache_dir, database_url=database_url, **quick_embedder)
     secret = tmp_path / "token"
     secret.write_text(SECRET)
@@ -345,11 +345,19 @@ async def test_the_commands_follow_a_tool(
         assert SECRET not in result.stdout + result.stderr
         return result.stdout
 
+    # A connector that is refused leaves no base behind; one that can't connect is corrected.
+    run("connector", "add", "github", "work", "--base", "taem", "--set", f"baseURL={base_url}", code=1)
+    assert "taem" not in run("status")
     output = run(
         "connector", "add", "github", "work", "--base", "team", "--set", f"baseUrl={base_url}", "--set",
         "organizations=acme", "--secret", f"token=@{secret}", "--acl", "org:*",
     )  # fmt: skip
     assert "robot" in output
+    assert "change work --set" in run("connector", "change", "work", "--secret", "token=wrong")
+    assert "robot" in run(
+        "connector", "change", "work", "--secret", f"token=@{secret}", "--schedule", "0 4 * * *"
+    )
+    assert '"schedule": "0 4 * * *"' in run("connector", "show", "work")
     assert f"Would add {len(tool.expected_documents())}" in run("sync", "work", "--dry-run", "--wait")
     assert f"success: {len(tool.expected_documents())} read" in run("sync", "work", "--wait")
     assert "work" in run("connector", "list")
@@ -359,5 +367,6 @@ async def test_the_commands_follow_a_tool(
     run("connector", "pause", "work")
     assert '"enabled": false' in run("connector", "show", "work")
     run("connector", "resume", "work")
+    run("connector", "delete", "work", code=1)  # it has to be said what happens to its documents
     run("connector", "delete", "work", "--purge")
     run("connector", "show", "work", code=1)

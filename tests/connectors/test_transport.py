@@ -7,7 +7,13 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from gristmill.connectors.transport import CredentialsRejected, RateLimited, Transport, rate_limit_wait
+from gristmill.connectors.transport import (
+    ApiResponse,
+    CredentialsRejected,
+    RateLimited,
+    Transport,
+    rate_limit_wait,
+)
 from gristmill.errors import GristmillError, SourceGone, Transient, Unreadable
 from gristmill.net import PrivateAddress
 from tests.sources.site import Site, SiteResponse, serve
@@ -55,6 +61,14 @@ def test_limits_are_known_in_every_form(
 ) -> None:
     wait = rate_limit_wait(httpx.Response(status, headers=headers), body)
     assert wait == (None if seconds is None else timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize("dates", [[DATE, DATE], ["yesterday"], [DATE.replace("GMT", "-0000")], []])
+def test_an_odd_date_or_two_of_them_are_no_error(dates: list[str]) -> None:
+    headers = httpx.Headers([("Date", date) for date in dates])
+    assert ApiResponse(None, headers, httpx.URL("http://tool")).server_time.tzinfo is not None
+    limit = httpx.Response(429, headers=[*headers.multi_items(), ("Retry-After", DATE)])
+    assert rate_limit_wait(limit) is not None
 
 
 @pytest.mark.parametrize(

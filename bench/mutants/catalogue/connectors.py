@@ -12,14 +12,14 @@ MUTANTS = (
     ),
     Mutant(
         "unchanged-is-stored-again",
-        "connectors/batch_writer.py",
+        "connectors/batch_preparation.py",
         "        return known is None or known.hash != document_store.digest(document)",
         "        return True",
         ("S2-10",),
     ),
     Mutant(
         "changes-are-overlooked",
-        "connectors/batch_writer.py",
+        "connectors/batch_preparation.py",
         "        return known is None or known.hash != document_store.digest(document)",
         "        return known is None",
         ("S2-11", "S2-27"),
@@ -120,6 +120,13 @@ MUTANTS = (
         "db/functions/2_access.sql",
         "    select case when not p_audience.complete then '{}'::text[] else array(",
         "    select case when false then '{}'::text[] else array(",
+        ("S2-28", "S2-29"),
+    ),
+    Mutant(
+        "unresolved-groups-have-members",
+        "db/functions/2_access.sql",
+        "     where m.email = p_email and g.org_id = p_org and g.complete",
+        "     where m.email = p_email and g.org_id = p_org",
         ("S2-28", "S2-29"),
     ),
     Mutant(

@@ -30,19 +30,38 @@ class CommandResult:
     succeeded: bool
 
 
+def crawl_rules(options: Mapping[str, Any], *, crawl: bool) -> dict[str, Any] | None:
+    """The rules of a crawl that options name; None without a crawl, to which they would not apply."""
+    rules = {name: value for name, value in options.items() if value is not None}
+    if rules and not crawl:
+        raise Refused(
+            "--pages, --depth, --include and --exclude apply to crawls. Add --crawl, or remove them.",
+            code="nothing_to_crawl",
+        )
+    return rules if crawl else None
+
+
 def items_to_add(
     things: Sequence[str],
     notes: Sequence[str],
     ignore: Sequence[str] = (),
     crawl: Mapping[str, Any] | None = None,
+    render: str | None = None,
 ) -> list[dict[str, Any]]:
     """The request for paths, URLs and notes. Folders are added without the entries that match `ignore`; with the rules of a
     crawl, URLs are start pages of sites."""
-    if crawl is not None and not any("://" in thing for thing in things):
+    has_url = any("://" in thing for thing in things)
+    if crawl is not None and not has_url:
         raise Refused("--crawl needs the URL of a start page.", code="nothing_to_crawl")
+    if render is not None and not has_url:
+        raise Refused(
+            "--render applies to web pages. Pass a URL, or remove the option.", code="nothing_to_render"
+        )
     items = [_item_body(thing, ignore, crawl) for thing in things] + [
         {"type": "note", "content": note} for note in notes
     ]
+    if render is not None:
+        items = [{**item, "render": render} if "url" in item else item for item in items]
     if not items:
         raise Refused("Nothing to add. Pass a path, a URL or --note TEXT.", code="nothing_to_add")
     if ignore and not any(item["type"] == "directory" for item in items):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
@@ -11,6 +11,7 @@ from gristmill import faults
 from gristmill.backup import BackupRepository, Manifest, create_backup, restore_backup
 from gristmill.backup.create import BackupSource
 from gristmill.backup.create import Progress as ReportProgress
+from gristmill.backup.repository import map_in_threads
 from gristmill.cli import serve_lock
 from gristmill.cli.open_database import message_after_a_moment
 from gristmill.cli.output import console, new_table, plural
@@ -107,9 +108,9 @@ async def verify_newest(destination: str, as_json: bool) -> dict[str, Any]:
     repository = BackupRepository.open(destination, create=False)
     manifest = await _choose(repository, None)
     with _progress_bar("Verifying", len(manifest.pieces), as_json, unit="pieces") as report:
-        for digest in manifest.pieces:
-            await repository.get_piece(digest)
-            report("pieces", 1)
+        async with aclosing(map_in_threads(manifest.pieces, repository.read_piece)) as pieces:
+            async for _ in pieces:
+                report("pieces", 1)
     console(as_json).print(f"All {plural(len(manifest.pieces), 'piece')} of {manifest.id} are whole.")
     return {**_summary(manifest), "state": "complete"}
 

@@ -143,10 +143,11 @@ def share_base(
 ) -> None:
     """Share a base with a person or a group, or change what they may do."""
     from gristmill.cli.add import base_id_by_name
+    from gristmill.cli.principals import principal_entry
 
     async def run(session: Any) -> dict[str, Any]:
         base_id = await base_id_by_name(session, name, create=False)
-        body = {"principal": _principal(shared_with), "role": role}
+        body = {"principal": principal_entry(shared_with), "role": role}
         return await session.call("PUT", f"/knowledge-bases/{base_id}/shares", json=body)
 
     share = run_with_client(run, data_dir)
@@ -160,14 +161,15 @@ def unshare_base(
 ) -> None:
     """Stop sharing a base with a person or a group."""
     from gristmill.cli.add import base_id_by_name
+    from gristmill.cli.principals import principal_entry
 
     async def run(session: Any) -> None:
         base_id = await base_id_by_name(session, name, create=False)
-        query = {"principal": _principal(shared_with)}
+        query = {"principal": principal_entry(shared_with)}
         await session.call("DELETE", f"/knowledge-bases/{base_id}/shares", params=query)
 
     run_with_client(run, data_dir)
-    print_json({"principal": _principal(shared_with)}, as_json)
+    print_json({"principal": principal_entry(shared_with)}, as_json)
     console(as_json).print(f"[bold]{escape(name)}[/bold] is no longer shared with {escape(shared_with)}.")
 
 
@@ -190,10 +192,3 @@ def list_shares(name: BaseName, as_json: AsJson = False, data_dir: DataDir = Non
         role = share["role"] or "their own"
         table.add_row(escape(share["name"]), share["email"] or "", role, escape(share["principal"]))
     console(as_json).print(table)
-
-
-def _principal(text: str) -> str:
-    """The entry of an access list: an address is a person's, everything else a group's, unless it is an entry already."""
-    if text.partition(":")[0] in ("org", "user", "user_email", "group", "team") and ":" in text:
-        return text
-    return f"user_email:{text}" if "@" in text else f"group:{text}"

@@ -24,6 +24,7 @@ from gristmill.cli import (
     retention_commands,
     search_commands,
     secret_commands,
+    sync_command,
     upgrade_commands,
     usage_commands,
     user_commands,
@@ -31,9 +32,12 @@ from gristmill.cli import (
 from gristmill.cli.common import (
     AsJson,
     BaseName,
+    CrawlDepth,
+    CrawlPages,
     DataDir,
     DryRun,
     OptionalBase,
+    Render,
     choose_server,
     load_settings,
     run_async,
@@ -152,13 +156,8 @@ def add(
     crawl: Annotated[
         bool, typer.Option("--crawl", help="Crawl the web sites from these pages, by links and sitemaps.")
     ] = False,
-    pages: Annotated[
-        int, typer.Option("--pages", metavar="N", min=1, max=50_000, help="Most pages of a crawled site.")
-    ] = 1_000,
-    depth: Annotated[
-        int,
-        typer.Option("--depth", metavar="N", min=0, max=50, help="Most links from the start page to a page."),
-    ] = 5,
+    pages: CrawlPages = None,
+    depth: CrawlDepth = None,
     include: Annotated[
         list[str] | None,
         typer.Option(
@@ -173,6 +172,7 @@ def add(
             "--exclude", metavar="PATTERN", help="Do not crawl addresses like this; may be repeated."
         ),
     ] = None,
+    render: Render = None,
     wait: Annotated[
         bool,
         typer.Option("--wait", help="Wait until everything is searchable; exit with 1 if an item failed."),
@@ -184,9 +184,9 @@ def add(
     """Add files, folders, web pages and notes to a base."""
     from gristmill.cli import add as adding
 
-    patterns = {"include": include or [], "exclude": exclude or []}
-    rules = {"maxPages": pages, "maxDepth": depth, **patterns} if crawl else None
-    items = adding.items_to_add(things or [], note or [], ignore or [], rules)
+    options = {"maxPages": pages, "maxDepth": depth, "include": include, "exclude": exclude}
+    rules = adding.crawl_rules(options, crawl=crawl)
+    items = adding.items_to_add(things or [], note or [], ignore or [], rules, render)
 
     async def run(session: Any) -> adding.CommandResult:
         if dry_run:
@@ -333,7 +333,7 @@ cli.command(examples=["gristmill queue", "gristmill queue handbook"])(activity_c
 cli.add_typer(embedder_commands.embedder_cli)
 cli.add_typer(index_commands.index_cli)
 cli.add_typer(connector_commands.connector)
-cli.command(examples=["gristmill sync work --wait", "gristmill sync work --dry-run"])(connector_commands.sync)
+cli.command(examples=["gristmill sync work --wait", "gristmill sync work --dry-run"])(sync_command.sync)
 cli.add_typer(key_commands.key_cli, name="keys")
 cli.add_typer(user_commands.user_cli, name="user")
 cli.add_typer(user_commands.group_cli, name="group")

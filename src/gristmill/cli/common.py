@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -39,6 +40,36 @@ SearchMode = Annotated[
         metavar="WORD",
         help="hybrid (by meaning and by keyword), vector or text.",
         autocompletion=lambda: ["hybrid", "vector", "text"],
+    ),
+]
+
+
+class RenderOption(StrEnum):
+    """Which web pages a browser renders."""
+
+    NEVER = "never"
+    AUTO = "auto"
+    ALWAYS = "always"
+
+
+CrawlPages = Annotated[
+    int | None,
+    typer.Option(
+        "--pages", metavar="N", min=1, max=50_000, help="Most pages of a crawled site; 1,000 by default."
+    ),
+]
+CrawlDepth = Annotated[
+    int | None,
+    typer.Option(
+        "--depth", metavar="N", min=0, max=50, help="Most links from the start page to a page; 5 by default."
+    ),
+]
+Render = Annotated[
+    RenderOption | None,
+    typer.Option(
+        "--render",
+        metavar="WORD",
+        help="Which of these web pages a browser renders: never, auto (those with hardly any text) or always.",
     ),
 ]
 

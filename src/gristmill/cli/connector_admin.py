@@ -16,6 +16,7 @@ from gristmill import clock
 from gristmill.cli.add import POLL_INTERVAL, base_id_by_name
 from gristmill.cli.client_session import ClientSession, Refused
 from gristmill.cli.output import new_table
+from gristmill.cli.principals import resolve_entries
 
 
 async def add(
@@ -28,32 +29,63 @@ async def add(
     settings: Sequence[str],
     credentials: Mapping[str, Any],
     schedule: str | None,
+    acl_schedule: str | None,
     acl: Sequence[str],
 ) -> dict[str, Any]:
-    """Add a connector; bases that do not exist are created."""
-    kinds = (await session.call("GET", "/connector-kinds"))["items"]
-    schemas: dict[str, dict[str, Any]] = {entry["type"]: entry["config"] for entry in kinds}
+    """Add a connector; bases that do not exist are created, unless the connector is refused."""
     body: dict[str, Any] = {
         "name": name,
         "type": kind,
-        "config": parse_settings(settings, schemas.get(kind, {})),
+        "config": parse_settings(settings, await config_schema(session, kind)),
         "credentials": credentials,
-        "knowledgeBaseIds": [await base_id_by_name(session, base, create=True) for base in bases],
         **({"schedule": schedule} if schedule else {}),
-        **({"acl": list(acl)} if acl else {}),
+        **({"aclSchedule": acl_schedule} if acl_schedule else {}),
+        **({"acl": await resolve_entries(session, acl)} if acl else {}),
     }
-    created = await session.call("POST", "/connectors", json=body)
-    check = await session.call("POST", f"/connectors/{created['id']}/check")
+    base_ids: list[str] = []
+    new_ids: list[str] = []
+    for base in dict.fromkeys(bases):
+        page = await session.call("GET", "/knowledge-bases", params={"name": base})
+        if not page["items"]:
+            new_ids.append(await base_id_by_name(session, base, create=True))
+        base_ids.append(page["items"][0]["id"] if page["items"] else new_ids[-1])
+    try:
+        created = await session.call("POST", "/connectors", json={**body, "knowledgeBaseIds": base_ids})
+    except Refused:
+        for base_id in new_ids:
+            await session.client.delete_base(base_id)
+        raise
+    return {**created, "check": await report_check(session, out, created, "Added")}
+
+
+async def config_schema(session: ClientSession, kind: str) -> dict[str, Any]:
+    """The schema of the settings of a type; empty if there is no such type."""
+    kinds = (await session.call("GET", "/connector-kinds"))["items"]
+    schemas: dict[str, dict[str, Any]] = {entry["type"]: entry["config"] for entry in kinds}
+    return schemas.get(kind, {})
+
+
+async def report_check(
+    session: ClientSession, out: Console, connector: Mapping[str, Any], action: str
+) -> dict[str, Any]:
+    """Ask the tool for a connector's account, and print the answer."""
+    name = str(connector["name"])
+    check = await session.call("POST", f"/connectors/{connector['id']}/check")
     if check["ok"]:
         out.print(
-            f"Added the {kind} connector [bold]{escape(name)}[/bold], signed in as {escape(check['account'])}."
+            f"{action} the {connector['type']} connector [bold]{escape(name)}[/bold], "
+            f"signed in as {escape(check['account'])}."
         )
     else:
         error = check["error"]
         out.print(
-            f"Added [bold]{escape(name)}[/bold], but it can't connect: {escape(error['message'])} ({error['code']})"
+            f"{action} [bold]{escape(name)}[/bold], but it can't connect: {escape(error['message'])} ({error['code']})"
         )
-    return {**created, "check": check}
+        out.print(
+            f"To correct it: gristmill connector change {escape(name)} --set KEY=VALUE --secret KEY=@FILE",
+            soft_wrap=True,
+        )
+    return check
 
 
 def parse_settings(entries: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""The options of `gristmill connector …` and `gristmill sync`. `connector_admin` does the work; it is imported late to
-keep `--help` fast."""
+"""The options of `gristmill connector …`. `connector_admin`, `connector_changes` and `connector_people` do the work; they are
+imported late to keep `--help` fast."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +16,36 @@ connector = CommandLine(
     examples=["gristmill connector list", "gristmill connector show work"],
 )
 ConnectorName = Annotated[str, typer.Argument(help="Name of the connector.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Configuration of the connector; may be repeated."),
+]
+Secrets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--secret",
+        metavar="KEY=@FILE",
+        help="Credential: KEY=@FILE, KEY=- to be prompted, or KEY=VALUE; may be repeated.",
+    ),
+]
+Schedule = Annotated[
+    str | None, typer.Option(metavar="CRON", help="When to sync, as a cron expression in UTC.")
+]
+AclSchedule = Annotated[
+    str | None,
+    typer.Option(
+        "--acl-schedule", metavar="CRON", help="When to refresh the permissions, as a cron expression in UTC."
+    ),
+]
+Acl = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--acl",
+        metavar="PRINCIPAL",
+        help="Who can see everything it syncs, instead of the tool's permissions: an address, the name of a group, or org:* "
+        "for everyone; may be repeated.",
+    ),
+]
 
 
 @connector.command(
@@ -30,29 +60,11 @@ def connector_add(
     base: Annotated[
         list[str], typer.Option("--base", metavar="NAME", help="Base to sync into; may be repeated.")
     ],
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Configuration of the connector; may be repeated."),
-    ] = None,
-    secret: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--secret",
-            metavar="KEY=@FILE",
-            help="Credential: KEY=@FILE, KEY=- to be prompted, or KEY=VALUE; may be repeated.",
-        ),
-    ] = None,
-    schedule: Annotated[
-        str | None, typer.Option(metavar="CRON", help="When to sync, as a cron expression in UTC.")
-    ] = None,
-    acl: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--acl",
-            metavar="PRINCIPAL",
-            help="Who can see everything it syncs, instead of the source's permissions; may be repeated.",
-        ),
-    ] = None,
+    setting: Settings = None,
+    secret: Secrets = None,
+    schedule: Schedule = None,
+    acl_schedule: AclSchedule = None,
+    acl: Acl = None,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
@@ -73,6 +85,7 @@ def connector_add(
             settings=setting or [],
             credentials=credentials,
             schedule=schedule,
+            acl_schedule=acl_schedule,
             acl=acl or [],
         )
         print_json(created, as_json)
@@ -138,9 +151,88 @@ def connector_show(name: ConnectorName, as_json: AsJson = False, data_dir: DataD
     run_with_client(lambda session: connectors.show(session, out, name), data_dir)
 
 
+@connector.command(
+    "change",
+    examples=[
+        "gristmill connector change work --secret token=@token.txt",
+        "gristmill connector change work --set organizations=acme,mill --schedule '0 4 * * *'",
+        "gristmill connector change work --acl ann@example.org --acl Research",
+        "gristmill connector change work --base team --detach",
+    ],
+)
+def connector_change(
+    name: ConnectorName,
+    new_name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="New name.")] = None,
+    base: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--base",
+            metavar="NAME",
+            help="Base to sync into from now on; may be repeated. One that is left out is no longer synced into: --purge deletes "
+            "the connector's documents there, --detach keeps them as they are.",
+        ),
+    ] = None,
+    no_base: Annotated[bool, typer.Option("--no-base", help="Sync into no base from now on.")] = False,
+    purge: Annotated[
+        bool | None,
+        typer.Option(
+            "--purge/--detach", help="Delete its documents in bases that are left out, or keep them."
+        ),
+    ] = None,
+    setting: Settings = None,
+    secret: Secrets = None,
+    schedule: Schedule = None,
+    acl_schedule: AclSchedule = None,
+    acl: Acl = None,
+    tool_permissions: Annotated[
+        bool,
+        typer.Option(
+            "--tool-permissions",
+            help="Follow the tool's permissions again, instead of --acl. Some tools have none: everyone sees their documents.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Change the settings, credentials or schedules of a connector, who can see its documents, and the bases it syncs into. Settings that are not
+    named stay; credentials are replaced as a whole, so pass all of them."""
+    from gristmill.cli import connector_admin as connectors
+    from gristmill.cli import connector_changes as changes
+    from gristmill.cli.client_session import Refused
+
+    if base and no_base:
+        raise Refused("Pass either --base or --no-base.", code="bad_option")
+    options = changes.ConnectorOptions(
+        name=new_name,
+        settings=setting or [],
+        credentials=connectors.parse_credentials(secret or []),  # may prompt
+        schedule=schedule,
+        acl_schedule=acl_schedule,
+        acl=acl,
+        tool_permissions=tool_permissions,
+        bases=[] if no_base else base or None,
+        on_detach=None if purge is None else "purge" if purge else "detach",
+    )
+    print_json(
+        run_with_client(lambda session: changes.change(session, console(as_json), name, options), data_dir),
+        as_json,
+    )
+
+
+@connector.command("check", examples=["gristmill connector check work"])
+def connector_check(name: ConnectorName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
+    """Check a connector with its tool: credentials, and whether all that is set is there. Exit with 1 if it can't connect."""
+    from gristmill.cli import connector_changes as changes
+
+    check = run_with_client(lambda session: changes.check(session, console(as_json), name), data_dir)
+    print_json(check, as_json)
+    if not check["ok"]:
+        raise typer.Exit(1)
+
+
 @connector.command("sign-in", examples=["gristmill connector sign-in drive"])
 def connector_sign_in(name: ConnectorName, as_json: AsJson = False, data_dir: DataDir = None) -> None:
-    """Print the address at which a person lets a connector read on their behalf (Google Drive, SharePoint)."""
+    """Print the address at which a person lets a connector read on their behalf (Google Drive, SharePoint, mail)."""
     from gristmill.cli import connector_admin as connectors
 
     print_json(
@@ -185,6 +277,9 @@ def connector_resume(name: ConnectorName, as_json: AsJson = False, data_dir: Dat
 )
 def connector_people(
     name: ConnectorName,
+    groups: Annotated[
+        bool, typer.Option("--groups", help="List the groups of the tool that access lists name instead.")
+    ] = False,
     unmapped: Annotated[bool, typer.Option("--unmapped", help="Only accounts without an address.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print a CSV file, to fill in and import.")] = False,
     file: Annotated[
@@ -212,6 +307,11 @@ def connector_people(
     from gristmill.cli import connector_people as people
 
     async def run(session: Any) -> None:
+        if groups:
+            tool_groups = await people.list_groups(session, name)
+            print_json(tool_groups, as_json)
+            console(as_json).print(people.group_table(tool_groups))
+            return
         if file is None and not match:
             accounts = await people.list_accounts(session, name, unmapped=unmapped)
             print_json(accounts, as_json)
@@ -257,13 +357,18 @@ def connector_push(
 @connector.command("delete", examples=["gristmill connector delete work --detach"])
 def connector_delete(
     name: ConnectorName,
-    purge: Annotated[bool, typer.Option("--purge/--detach", help="Delete its documents, or keep them.")],
+    purge: Annotated[
+        bool | None, typer.Option("--purge/--detach", help="Delete its documents, or keep them.")
+    ] = None,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
     """Delete a connector. Choose what happens to its documents: --purge or --detach."""
     from gristmill.cli import connector_admin as connectors
+    from gristmill.cli.client_session import Refused
 
+    if purge is None:
+        raise Refused("Pass --purge to delete its documents, or --detach to keep them.", code="bad_option")
     on_delete = "purge" if purge else "detach"
     print_json(
         run_with_client(
@@ -271,35 +376,3 @@ def connector_delete(
         ),
         as_json,
     )
-
-
-def sync(
-    connector: Annotated[str, typer.Argument(help="Name of the connector.")],
-    wait: Annotated[
-        bool,
-        typer.Option("--wait", help="Wait until everything is searchable; exit with 1 if the run failed."),
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Read everything again, not only changes.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what a run would do.")] = False,
-    allow_deletions: Annotated[
-        bool,
-        typer.Option(
-            "--allow-deletions",
-            help="Allow the run to delete many documents that no longer exist in the source.",
-        ),
-    ] = False,
-    as_json: AsJson = False,
-    data_dir: DataDir = None,
-) -> None:
-    """Run a connector now."""
-    from gristmill.cli import connector_admin as connectors
-
-    options = {"force": force, "dryRun": dry_run, "allowDeletions": allow_deletions}
-    run = run_with_client(
-        lambda session: connectors.sync(session, console(as_json), connector, wait=wait, options=options),
-        data_dir,
-        work=wait,
-    )
-    print_json(run, as_json)
-    if wait and run["status"] not in ("success", "completed_with_errors"):
-        raise typer.Exit(1)

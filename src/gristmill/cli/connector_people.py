@@ -24,6 +24,23 @@ async def list_accounts(session: ClientSession, name: str, *, unmapped: bool) ->
     return [account async for account in pages]
 
 
+async def list_groups(session: ClientSession, name: str) -> list[dict[str, Any]]:
+    """The groups of a connector's tool that access lists name."""
+    connector = await connector_by_name(session, name)
+    return [group async for group in session.client.pages(f"/connectors/{connector['id']}/groups")]
+
+
+def group_table(groups: Sequence[Mapping[str, Any]]) -> Table | Text:
+    """A table of groups and how many members they have."""
+    if not groups:
+        return Text("Access lists name no groups of this tool.")
+    table = new_table("group", "members", "entry in access lists", right=("members",))
+    for group in groups:
+        members = str(group["memberCount"]) if group["complete"] else "not known"
+        table.add_row(Text(group["name"]), members, Text(group["entry"]))
+    return table
+
+
 def account_table(accounts: Sequence[Mapping[str, Any]]) -> Table | Text:
     """A table of accounts and their addresses."""
     if not accounts:

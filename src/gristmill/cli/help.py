@@ -217,7 +217,7 @@ def _plain_message(error: typer.BadParameter) -> str:
         is_fraction = any(isinstance(limit, float) for limit in first.get("ctx", {}).values())
         noun = "number" if is_fraction or first["type"].startswith("float") else "whole number"
         message = f"must be a {noun}, {allowed}"
-    return f"{message}."
+    return f"{message.removesuffix('.')}."
 
 
 def _first_sentence(text: str) -> str:

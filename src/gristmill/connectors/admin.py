@@ -4,7 +4,7 @@
     start_sync          one transaction: no other run is open → the job → the run, shown as running; else 409
     cancel_sync         the run ends at once and its job is cancelled; what it stored stays, and the next run continues
     delete              purge: what it stored is marked for deletion, like any deletion; detach: it stays and is no longer
-                        updated
+                        updated, nor are the groups of the tool that its lists name
 
 A connector belongs to one organisation and feeds bases of that organisation only.
 
@@ -21,8 +21,9 @@ import psycopg
 from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, BaseId
 from gristmill.catalog.access import parse_acl
-from gristmill.connectors import audience_store, push, store
+from gristmill.connectors import audience_store, group_store, push, store
 from gristmill.connectors.document_store import forget_records
+from gristmill.connectors.group_store import find_groups
 from gristmill.connectors.model import (
     ConnectorChanges,
     ConnectorContainer,
@@ -61,6 +62,7 @@ __all__ = [
     "find_connector",
     "find_connectors",
     "find_failures",
+    "find_groups",
     "find_identities",
     "find_log_lines",
     "find_run",
@@ -101,6 +103,7 @@ async def create(
         created_at=now,
         updated_at=now,
         base_ids=sorted(set(new.base_ids)),
+        read_at=now,
         org_id=org,
     )
     async with db.transaction() as tx:
@@ -178,7 +181,7 @@ async def start_sync(
             (queued,) = await jobs.enqueue(tx, job)
             if not queued.created or await store.find_open_run(tx, connector_id) is not None:
                 raise _sync_running(connector)
-            if force:
+            if force and not dry_run:
                 await store.forget_checkpoints(tx, connector_id)
             run = await store.begin_run(
                 tx,
@@ -222,6 +225,9 @@ async def delete(db: Database, connector_id: ConnectorId, on_delete: OnDelete) -
         await jobs.cancel_by_subject(tx, [connector_id])
         if on_delete == "purge":
             await _purge(tx, locked_bases, await store.find_containers(tx, connector_id))
+        else:
+            await group_store.keep_groups(tx, connector_id, connector.base_ids)
+        await group_store.release_groups(tx, connector_id)
         await jobs.remove_schedules(tx, _schedule_names(connector_id))
         await store.delete_connector(tx, connector_id)
         await jobs.clear_lane(tx, connector.lane)
@@ -261,8 +267,8 @@ async def require_run(tx: Tx, run_id: RunId) -> ConnectorRun:
 
 
 async def repair(tx: Tx, limit: int) -> int:
-    """For the reconciler: queue runs that are due, end runs whose job is gone, and give connectors back their schedules; how
-    many of all."""
+    """For the reconciler: queue runs that are due, end runs whose job is gone, give connectors back their schedules, and delete
+    groups that deleted connectors left and no base needs; how many of all."""
     due_count = await push.repair(tx, limit)
     orphans = await store.find_orphan_runs(tx, limit)
     for run_id in orphans:
@@ -273,7 +279,7 @@ async def repair(tx: Tx, limit: int) -> int:
         connector = await find_connector(tx, connector_id)
         if connector is not None:
             await _put_schedules(tx, connector)
-    return due_count + len(orphans) + len(unscheduled)
+    return due_count + len(orphans) + len(unscheduled) + await group_store.delete_released_groups(tx, limit)
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -291,6 +297,8 @@ async def _set_bases(
     detached = await store.detach_bases(tx, old.id, sorted(set(old.base_ids) - base_ids))
     if on_detach == "purge":
         await _purge(tx, locked_bases, detached)
+    else:
+        await group_store.keep_groups(tx, old.id, [container.base_id for container in detached])
     if await store.attach_bases(tx, old.id, sorted(base_ids)):
         await store.forget_checkpoints(tx, old.id)
 

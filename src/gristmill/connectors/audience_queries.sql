@@ -13,17 +13,27 @@ select a.key, count(*)::int as documents
  where a.connector_id = %(connector)s and not a.complete
  group by a.key order by a.key;
 
+-- name: audiences_unresolved_before
+-- The audiences of documents that could not be resolved, and that were not asked for since an instant.
+select a.key from connector_audience a
+ where a.connector_id = %(connector)s and not a.complete and a.as_of < %(before)s
+   and exists (select from connector_document d where d.connector_id = a.connector_id and d.audience = a.key)
+ order by a.key;
+
 -- name: save_audiences
--- Saves audiences as they are now; the keys of those whose access list has changed and is to be applied.
+-- Saves audiences as their tool described them when it was asked, unless it was asked for them later, too.
+-- Returns the keys of those whose access list has changed and is to be applied.
 with new as (
     select * from json_to_recordset(%(audiences)s::json)
-        as u(key text, everybody boolean, emails text[], users text[], groups text[], complete boolean)),
+        as u(key text, everybody boolean, emails text[], users text[], groups text[], complete boolean, tool_groups text[])),
 saved as (
-    insert into connector_audience as a (connector_id, key, everybody, emails, users, groups, complete, acl)
-    select %(connector)s, n.key, n.everybody, n.emails, n.users, n.groups, n.complete, '{}' from new n order by n.key
+    insert into connector_audience as a (connector_id, key, everybody, emails, users, groups, complete, acl, as_of, tool_groups)
+    select %(connector)s, n.key, n.everybody, n.emails, n.users, n.groups, n.complete, '{}', %(asked_at)s, n.tool_groups from new n
+     order by n.key
     on conflict (connector_id, key) do update
        set everybody = excluded.everybody, emails = excluded.emails, users = excluded.users, groups = excluded.groups,
-           complete = excluded.complete, as_of = clock_now()
+           complete = excluded.complete, tool_groups = excluded.tool_groups, as_of = excluded.as_of
+     where a.as_of <= excluded.as_of
     returning a.*)
 select s.key from saved s where s.acl is distinct from connector_acl(s.*::connector_audience);
 
@@ -31,20 +41,36 @@ select s.key from saved s where s.acl is distinct from connector_acl(s.*::connec
 -- The access lists of audiences.
 select key, acl from connector_audience where connector_id = %(connector)s and key = any (%(keys)s::text[]);
 
--- name: audience_keys
--- The audiences that documents name.
-select distinct audience from connector_document where connector_id = %(connector)s order by 1;
+-- name: audiences_asked_before
+-- The audiences that documents name and that were not asked for since an instant.
+select d.audience from connector_document d
+  left join connector_audience a on a.connector_id = d.connector_id and a.key = d.audience
+ where d.connector_id = %(connector)s and (a.key is null or a.as_of < %(before)s)
+ group by 1 order by 1;
+
+-- name: newer_audiences
+-- Those of the documents whose audience was asked for after an instant, with it.
+select source_id, audience from connector_document
+ where connector_id = %(connector)s and source_id = any (%(sources)s::text[]) and audience_as_of > %(asked_at)s;
 
 -- name: audiences_of_user
 -- The audiences that an account is part of.
 select key from connector_audience where connector_id = %(connector)s and %(user)s = any (users);
 
 -- name: set_document_audiences
--- Gives documents other audiences; the ids of the documents that had others before.
-update connector_document d set audience = u.audience
-  from unnest(%(sources)s::text[], %(audiences)s::text[]) u(source_id, audience)
- where d.connector_id = %(connector)s and d.source_id = u.source_id and d.audience <> u.audience
-returning d.source_id;
+-- Gives documents other audiences; the ids of the documents that had others before. A later answer stays.
+-- While a run is open, documents with the same audience are marked too: the run may have an older one.
+with new as materialized (
+    select d.source_id, u.audience, d.audience <> u.audience as is_other
+      from unnest(%(sources)s::text[], %(audiences)s::text[]) u(source_id, audience)
+      join connector_document d on d.connector_id = %(connector)s and d.source_id = u.source_id
+     where d.audience_as_of <= %(asked_at)s
+       and (d.audience <> u.audience
+            or exists (select from connector_run r where r.connector_id = %(connector)s and r.completed_at is null))),
+saved as (
+    update connector_document d set audience = n.audience, audience_as_of = %(asked_at)s
+      from new n where d.connector_id = %(connector)s and d.source_id = n.source_id)
+select source_id from new where is_other;
 
 -- name: apply_audiences
 -- Writes the access lists of audiences onto the records of every base; how many records changed.
@@ -63,20 +89,23 @@ select count(item_set_acl(t.id, t.acl))::int from (
      where c.id = %(connector)s order by i.type <> 'connector', i.id) t;
 
 -- name: close_audiences
--- Marks audiences as unresolved, so that only admins see their documents.
-update connector_audience set complete = false, as_of = clock_now()
- where connector_id = %(connector)s and key = any (%(keys)s::text[]) and complete
+-- Marks audiences as unresolved, so that only admins see their documents. A later answer stays.
+update connector_audience set complete = false, as_of = %(asked_at)s
+ where connector_id = %(connector)s and key = any (%(keys)s::text[]) and as_of <= %(asked_at)s
 returning key;
 
 -- name: delete_unused_audiences
--- Deletes audiences that no document names any more.
-delete from connector_audience a
- where a.connector_id = %(connector)s
-   and not exists (select from connector_document d where d.connector_id = a.connector_id and d.audience = a.key);
+-- Deletes audiences that no document names any more, in the order in which they are saved.
+with unused as materialized (
+    select a.key from connector_audience a
+     where a.connector_id = %(connector)s
+       and not exists (select from connector_document d where d.connector_id = a.connector_id and d.audience = a.key)
+     order by a.key for update)
+delete from connector_audience a using unused u where a.connector_id = %(connector)s and a.key = u.key;
 
 -- name: mark_access_resolved
--- Records that all permissions were resolved just now.
-update connector set acl_as_of = clock_now() where id = %(connector)s;
+-- Records that all permissions are those of an instant, or newer.
+update connector set acl_as_of = greatest(acl_as_of, %(as_of)s) where id = %(connector)s;
 
 -- name: all_identities
 -- All accounts of a connector's tool that permissions name and whose address it does not show.

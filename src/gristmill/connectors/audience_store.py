@@ -3,24 +3,30 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from gristmill.connectors.model import ConnectorId
-from gristmill.connectors.port import Audience
+from gristmill.connectors import group_store
+from gristmill.connectors.model import ConnectorId, ConnectorRow
+from gristmill.connectors.port import Audience, Document
 from gristmill.connectors.store import queries
 from gristmill.db import Tx
 
 _MAX_NAME = 200
 
 
-async def save_audiences(tx: Tx, connector: ConnectorId, audiences: Sequence[Audience]) -> list[str]:
-    """Save audiences as they are now; the keys of those whose access list has changed and is to be applied."""
+async def save_audiences(tx: Tx, row: ConnectorRow, audiences: Sequence[Audience]) -> list[str]:
+    """Save audiences as they are since `row` was read, with the groups that they name; the keys of those whose access list has
+    changed and is to be applied. A later answer stays."""
     if not audiences:
         return []
-    users = {user: name for audience in audiences for user, name in audience.users.items()}
+    groups = {group.id: group for audience in audiences for group in audience.tool_groups}
+    await group_store.save_groups(tx, row, groups.values())
+    named = (*audiences, *groups.values())
+    users = {user: name for each in named for user, name in each.users.items()}
     await queries.run(
         tx,
         "save_identities",
-        connector=connector,
+        connector=row.id,
         users=list(users),
         names=[name[:_MAX_NAME] for name in users.values()],
     )
@@ -32,10 +38,13 @@ async def save_audiences(tx: Tx, connector: ConnectorId, audiences: Sequence[Aud
             "users": sorted(audience.users),
             "groups": sorted(audience.groups),
             "complete": audience.complete,
+            "tool_groups": sorted({group.id for group in audience.tool_groups}),
         }
         for audience in {audience.key: audience for audience in audiences}.values()
     ]
-    return await queries.values(tx, "save_audiences", connector=connector, audiences=json.dumps(rows))
+    return await queries.values(
+        tx, "save_audiences", connector=row.id, audiences=json.dumps(rows), asked_at=row.read_at
+    )
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,11 @@ async def audience_acls(tx: Tx, connector: ConnectorId, keys: Sequence[str]) -> 
     """The access lists of audiences; an unknown audience has an empty one."""
     rows = await queries.many(tx, _AudienceAcl, "audience_acls", connector=connector, keys=list(keys))
     return {key: [] for key in keys} | {row.key: row.acl for row in rows}
+
+
+async def audiences_unresolved_before(tx: Tx, connector: ConnectorId, before: datetime) -> list[str]:
+    """The keys of audiences that could not be resolved, and were not asked for since an instant."""
+    return await queries.values(tx, "audiences_unresolved_before", connector=connector, before=before)
 
 
 @dataclass(frozen=True)
@@ -68,9 +82,25 @@ async def unknown_audiences(tx: Tx, connector: ConnectorId, keys: Sequence[str])
     return await queries.values(tx, "unknown_audiences", connector=connector, keys=list(keys))
 
 
-async def audience_keys(tx: Tx, connector: ConnectorId) -> list[str]:
-    """The audiences that documents name."""
-    return await queries.values(tx, "audience_keys", connector=connector)
+async def audiences_asked_before(tx: Tx, connector: ConnectorId, before: datetime) -> list[str]:
+    """The audiences that documents name and that were not asked for since an instant."""
+    return await queries.values(tx, "audiences_asked_before", connector=connector, before=before)
+
+
+@dataclass(frozen=True)
+class _DocumentAudience:
+    source_id: str
+    audience: str
+
+
+async def effective_audiences(tx: Tx, row: ConnectorRow, documents: Sequence[Document]) -> dict[str, str]:
+    """The audience of each document, by source id: an answer of after `row` was read counts in place of what it says."""
+    sources = [document.ref.source_id for document in documents]
+    newer = await queries.many(
+        tx, _DocumentAudience, "newer_audiences", connector=row.id, sources=sources, asked_at=row.read_at
+    )
+    said = {document.ref.source_id: document.audience for document in documents}
+    return said | {entry.source_id: entry.audience for entry in newer}
 
 
 async def audiences_of_user(tx: Tx, connector: ConnectorId, user_id: str) -> list[str]:
@@ -79,13 +109,14 @@ async def audiences_of_user(tx: Tx, connector: ConnectorId, user_id: str) -> lis
 
 
 async def set_document_audiences(
-    tx: Tx, connector: ConnectorId, audience_by_source: Mapping[str, str]
+    tx: Tx, row: ConnectorRow, audience_by_source: Mapping[str, str]
 ) -> list[str]:
-    """Give documents these audiences; the ids of the documents that had others."""
+    """Give documents the audiences that they have since `row` was read; the ids of the documents that had others."""
     return await queries.values(
         tx,
         "set_document_audiences",
-        connector=connector,
+        connector=row.id,
+        asked_at=row.read_at,
         sources=list(audience_by_source),
         audiences=list(audience_by_source.values()),
     )
@@ -107,9 +138,12 @@ async def apply_connector_acl(tx: Tx, connector: ConnectorId) -> None:
     await queries.values(tx, "apply_connector_acl", connector=connector)
 
 
-async def close_audiences(tx: Tx, connector: ConnectorId, keys: Sequence[str]) -> list[str]:
-    """Mark audiences as unresolved, so that only admins see their documents; the keys of those that were resolved."""
-    return await queries.values(tx, "close_audiences", connector=connector, keys=list(keys))
+async def close_audiences(tx: Tx, row: ConnectorRow, keys: Sequence[str]) -> list[str]:
+    """Mark audiences as unresolved since `row` was read, so that only admins see their documents; the keys of those that
+    were not asked for later."""
+    return await queries.values(
+        tx, "close_audiences", connector=row.id, keys=list(keys), asked_at=row.read_at
+    )
 
 
 async def delete_unused_audiences(tx: Tx, connector: ConnectorId) -> None:
@@ -117,6 +151,6 @@ async def delete_unused_audiences(tx: Tx, connector: ConnectorId) -> None:
     await queries.run(tx, "delete_unused_audiences", connector=connector)
 
 
-async def mark_access_resolved(tx: Tx, connector: ConnectorId) -> None:
-    """Record that all permissions were resolved just now."""
-    await queries.run(tx, "mark_access_resolved", connector=connector)
+async def mark_access_resolved(tx: Tx, connector: ConnectorId, as_of: datetime) -> None:
+    """Record that all permissions are those of an instant, or newer."""
+    await queries.run(tx, "mark_access_resolved", connector=connector, as_of=as_of)

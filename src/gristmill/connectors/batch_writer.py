@@ -1,6 +1,6 @@
 """Stores a batch of documents as records: all of it in one transaction under the job's lease, or nothing.
 
-    before       find out which documents are new or changed, and download attachments that are not stored yet
+    before       find out which documents are new or changed, and download what is not stored yet (batch_preparation.py)
     transaction  lock all bases, by id → check the lease → audiences → in each base: the container, records that are
                  missing or changed, with their jobs, and attachments that came or went → what is known of the documents →
                  the stream's checkpoint → the run's counters
@@ -11,21 +11,18 @@ the new one.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 from gristmill import catalog, contents, events, faults, jobs
 from gristmill.catalog import Base, Item, ItemId, NewItem, exclusions, holds
-from gristmill.connectors import audience_store, document_store, store
-from gristmill.connectors.document_store import KnownDocument
+from gristmill.connectors import audience_store, change_store, document_store, store
+from gristmill.connectors.batch_preparation import BatchPreparer, PreparedBatch
 from gristmill.connectors.markup import strip_unstorable
 from gristmill.connectors.model import ConnectorContainer, ConnectorRow, ConnectorRun
-from gristmill.connectors.port import Attachment, Batch, Connector, Document, ReadFailure
+from gristmill.connectors.port import Attachment, Document
 from gristmill.connectors.store import RunProgress
-from gristmill.connectors.transport import CredentialsRejected, RateLimited
 from gristmill.db import Database, Tx
-from gristmill.errors import Permanent, Transient
+from gristmill.errors import Transient
 from gristmill.jobs import Job, Priority
-from gristmill.operations import uploads
 from gristmill.operations.delete import mark_for_deletion
 from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
 from gristmill.operations.quotas import fail_beyond_quota
@@ -35,107 +32,12 @@ _MAX_TITLE = 500
 _MAX_LOGGED = 20  # skipped or failed documents of a batch that are logged
 
 
-@dataclass
-class PreparedBatch:
-    """A batch, with what was known of its documents and the attachments that were downloaded."""
-
-    batch: Batch
-    known: dict[str, KnownDocument]
-    blobs: dict[tuple[str, str], Blob] = field(default_factory=dict[tuple[str, str], Blob])
-    failures: list[ReadFailure] = field(default_factory=list[ReadFailure])  # attachments to try again
-    skipped: list[str] = field(default_factory=list[str])  # attachments that can't be stored
-
-    def is_changed(self, document: Document) -> bool:
-        """Whether a document differs from what is known of it."""
-        known = self.known.get(document.ref.source_id)
-        return known is None or known.hash != document_store.digest(document)
-
-
 class BatchWriter:
     """Writes batches into the bases that a connector feeds."""
 
     def __init__(self, db: Database, blobs: BlobStore, attachment_limit: int) -> None:
-        self._db, self._blobs, self._attachment_limit = db, blobs, attachment_limit
-
-    async def prepare(self, connector: Connector, row: ConnectorRow, batch: Batch) -> PreparedBatch:
-        """Find out what changed, and download the attachments of changed documents."""
-        source_ids = [document.ref.source_id for document in batch.documents]
-        async with self._db.connection() as tx:
-            prepared = PreparedBatch(
-                batch, await document_store.find_documents(tx, row.id, source_ids) if source_ids else {}
-            )
-            changed = [
-                document
-                for document in batch.documents
-                if document.attachments and prepared.is_changed(document)
-            ]
-            present = await document_store.find_attachments(
-                tx, row.id, [document.ref.source_id for document in changed]
-            )
-            files = [document for document in batch.documents if document.file is not None]
-            stored = await document_store.find_fully_stored(
-                tx, row.id, [document.ref.source_id for document in files]
-            )
-        for document in changed:
-            for attachment in document.attachments:
-                if (document.ref.source_id, attachment.source_id) not in present:
-                    await self._download_attachment(connector, row, document, attachment, prepared)
-        for document in files:
-            if document.file and (prepared.is_changed(document) or document.ref.source_id not in stored):
-                await self._download_file(connector, row, document, document.file, prepared)
-        return prepared
-
-    async def _download_file(
-        self,
-        connector: Connector,
-        row: ConnectorRow,
-        document: Document,
-        file: Attachment,
-        prepared: PreparedBatch,
-    ) -> None:
-        """Download what a document is. Without it there is nothing to store: the document becomes a failure."""
-        try:
-            blob = await self._download(connector, row, file)
-        except (RateLimited, CredentialsRejected):
-            raise
-        except (Permanent, Transient) as error:
-            documents = [other for other in prepared.batch.documents if other is not document]
-            failure = ReadFailure(document.ref, error.code, error.message)
-            prepared.batch = replace(
-                prepared.batch, documents=documents, failures=[*prepared.batch.failures, failure]
-            )
-        else:
-            prepared.blobs[(document.ref.source_id, file.source_id)] = blob
-
-    async def _download(self, connector: Connector, row: ConnectorRow, attachment: Attachment) -> Blob:
-        if attachment.size is not None and attachment.size > self._attachment_limit:
-            raise Permanent(
-                f"{attachment.name} has {attachment.size:,} bytes; the limit is {self._attachment_limit:,}.",
-                code="attachment_too_large",
-            )
-        return await uploads.store_upload(
-            self._db, self._blobs, lambda: connector.download(attachment), self._attachment_limit, row.org_id
-        )
-
-    async def _download_attachment(
-        self,
-        connector: Connector,
-        row: ConnectorRow,
-        document: Document,
-        attachment: Attachment,
-        prepared: PreparedBatch,
-    ) -> None:
-        key = document.ref.source_id, attachment.source_id
-        try:
-            prepared.blobs[key] = await self._download(connector, row, attachment)
-        except (RateLimited, CredentialsRejected):
-            raise
-        except Permanent as error:
-            prepared.skipped.append(f"{attachment.name} of {document.ref.source_id}: {error.message}")
-        except Transient as error:
-            prepared.failures.append(
-                ReadFailure(document.ref, error.code, f"{attachment.name}: {error.message}")
-            )
+        self._db = db
+        self.prepare = BatchPreparer(db, blobs, attachment_limit).prepare
 
     async def save(
         self,
@@ -145,47 +47,71 @@ class BatchWriter:
         prepared: PreparedBatch,
         *,
         advance_stream: bool = True,
+        completes_earlier_run: bool = False,
     ) -> bool:
-        """Store a batch; False when the run has ended meanwhile. Without `advance_stream`, checkpoint and listing stay."""
+        """Store a batch; False when the run has ended meanwhile. Without `advance_stream`, checkpoint and listing stay. With
+        `completes_earlier_run` they advance, and the run has still to report on the stream. A rate limit that ended the
+        downloads is raised once what came before it is stored."""
         batch = prepared.batch
         async with self._db.transaction() as tx:
             bases = {base_id: await catalog.lock_base(tx, base_id) for base_id in sorted(row.base_ids)}
             await jobs.fence(tx, job)
-            changed_keys = await audience_store.save_audiences(tx, row.id, batch.audiences)
+            await store.require_unchanged(tx, row)
+            changed_keys = await audience_store.save_audiences(tx, row, batch.audiences)
             await audience_store.apply_audiences(tx, row.id, changed_keys)
             for target in await store.find_containers(tx, row.id):
                 base = bases.get(target.base_id)
                 if base is not None:
                     await self._write_to_base(tx, row, run, base, target, prepared)
-            await self._record_documents(tx, row, run, prepared, advance_stream=advance_stream)
+            # By the rows that differ: a document can fail more than once, and can be read after all.
+            failed_before = await document_store.count_failures_of(tx, row.id, run.id, prepared.source_ids)
+            has_advanced = await self._record_documents(
+                tx,
+                row,
+                run,
+                prepared,
+                advance_stream=advance_stream and prepared.stopped_by is None,
+                completes_earlier_run=completes_earlier_run,
+            )
+            failed = await document_store.count_failures_of(tx, row.id, run.id, prepared.source_ids)
             changed = sum(1 for document in batch.documents if prepared.is_changed(document))
             progress = RunProgress(
                 processed=len(batch.documents) + len(batch.failures),
                 ingested=changed,
                 unchanged=len(batch.documents) - changed,
-                errors=len(batch.failures)
-                + len(prepared.failures)
-                + len(prepared.skipped)
-                + bool(batch.problem),
+                errors=failed - failed_before + len(prepared.skipped) + bool(batch.problem),
                 batches=1 if batch.documents else 0,
             )
             is_open = await store.add_progress(tx, row.id, run.id, progress)
             await _log_outcome(tx, run, prepared)
-            await jobs.reset_attempts(tx, [job])
+            if has_advanced:  # else attempts that all fail at the same place would never end
+                await jobs.reset_attempts(tx, [job])
             await faults.point("sync.before_commit")
         await faults.point("sync.saved")
+        if prepared.stopped_by is not None:
+            raise prepared.stopped_by
         return is_open
 
     async def _record_documents(
-        self, tx: Tx, row: ConnectorRow, run: ConnectorRun, prepared: PreparedBatch, *, advance_stream: bool
-    ) -> None:
+        self,
+        tx: Tx,
+        row: ConnectorRow,
+        run: ConnectorRun,
+        prepared: PreparedBatch,
+        *,
+        advance_stream: bool,
+        completes_earlier_run: bool,
+    ) -> bool:
+        """Record what is known of the batch's documents and its stream; whether the run is further than before."""
         batch = prepared.batch
+        has_advanced = False
         if advance_stream:
-            listing = await document_store.save_stream(tx, row.id, run.id, batch)
+            has_advanced = await document_store.advances_stream(tx, row.id, run.id, batch)
+            listing = await document_store.save_stream(
+                tx, row.id, run.id, batch, completes_earlier_run=completes_earlier_run
+            )
         else:
-            rows = {
-                stream_row.stream: stream_row for stream_row in await document_store.find_streams(tx, row.id)
-            }
+            rows = {each.stream: each for each in await document_store.find_streams(tx, row.id)}
             listing = rows[batch.stream].listing if batch.stream in rows else 0
         moved_documents = [
             document
@@ -195,19 +121,29 @@ class BatchWriter:
         ]
         # A document without one of its attachments is read again: it gets no hash.
         incomplete = {failure.ref.source_id for failure in prepared.failures}
-        await document_store.save_documents(tx, row.id, batch.stream, batch.documents, listing, incomplete)
+        read = await document_store.save_documents(
+            tx, row, batch.stream, batch.documents, listing, incomplete
+        )
         present_ids = [
             source_id
             for listed in batch.present
             for source_id in (listed.ref.source_id, *listed.companion_ids)
         ]
-        await document_store.mark_documents_seen(tx, row.id, batch.stream, present_ids, listing)
         await document_store.save_failures(tx, row.id, run.id, [*batch.failures, *prepared.failures])
-        await document_store.save_unread(tx, row.id, run.id, batch.present)
+        await document_store.save_unread(tx, row.id, run.id, batch.present)  # while it shows what was missing
+        await document_store.mark_documents_seen(tx, row.id, batch.stream, present_ids, listing)
+        if batch.is_listing_complete and advance_stream and not completes_earlier_run:
+            await change_store.mark_unlisted_missing(tx, row.id, batch.stream, listing)
+        await change_store.save_changes(tx, row.id, run.id, batch)
         if moved_documents:
             keys = sorted({document.audience for document in moved_documents})
             source_ids = [document.ref.source_id for document in moved_documents]
             await audience_store.apply_audiences(tx, row.id, keys, source_ids)
+        has_stored = any(
+            prepared.is_changed(document) and document.ref.source_id not in incomplete
+            for document in batch.documents
+        )
+        return has_advanced or has_stored or read > 0
 
     # ── one base ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -227,8 +163,9 @@ class BatchWriter:
         sources = [("record", document.ref.source_id) for document in prepared.batch.documents]
         places = await exclusions.find_excluded(tx, container, sources)
         documents = [each for place, each in enumerate(prepared.batch.documents) if place not in places]
-        keys = sorted({document.audience for document in documents})
-        acl_by_audience = await audience_store.audience_acls(tx, row.id, keys) if row.acl is None else {}
+        audiences = await audience_store.effective_audiences(tx, row, documents)
+        keys = sorted(set(audiences.values()))
+        acls = await audience_store.audience_acls(tx, row.id, keys) if row.acl is None else {}
         record_ids = await document_store.record_ids(
             tx, container, [document.ref.source_id for document in documents]
         )
@@ -237,13 +174,14 @@ class BatchWriter:
         for document in documents:
             if document.ref.source_id in record_ids and prepared.is_changed(document):
                 item_id = record_ids[document.ref.source_id]
-                new = await _record_item(tx, row, document, acl_by_audience, prepared)
+                new = await _record_item(tx, row, document, None, prepared)
                 replaced = await catalog.replace_item(tx, item_id, new, run.id)
                 await catalog.set_metadata(tx, item_id, new.metadata, keep_tags=True)
                 changed_items += [] if replaced is None else [replaced]
         if new_documents:
             new_items = [
-                await _record_item(tx, row, document, acl_by_audience, prepared) for document in new_documents
+                await _record_item(tx, row, document, acls.get(audiences[document.ref.source_id]), prepared)
+                for document in new_documents
             ]
             new_items = await fail_beyond_quota(tx, base.id, new_items)
             inserted = await catalog.insert_items(tx, base.id, container, new_items, cause=run.id)
@@ -317,7 +255,7 @@ async def _record_item(
     tx: Tx,
     row: ConnectorRow,
     document: Document,
-    acl_by_audience: dict[str, list[str]],
+    acl: list[str] | None,
     prepared: PreparedBatch,
 ) -> NewItem:
     file = document.file
@@ -343,7 +281,7 @@ async def _record_item(
         body=body if blob is None else None,
         blob=None if blob is None else blob.hash,
         size_bytes=len(body.encode()) if blob is None else blob.size,
-        acl=acl_by_audience.get(document.audience),
+        acl=acl,
         metadata=document.metadata,
     )
 
@@ -361,8 +299,8 @@ def _attachment_item(attachment: Attachment, blob: Blob) -> NewItem:
 
 async def _log_outcome(tx: Tx, run: ConnectorRun, prepared: PreparedBatch) -> None:
     batch = prepared.batch
-    if batch.note:
-        await store.add_log_line(tx, run.id, batch.note)
+    for line in (batch.note or "").splitlines():
+        await store.add_log_line(tx, run.id, line)
     if batch.problem:
         await store.add_log_line(
             tx, run.id, f"{batch.stream.scope} {batch.stream.kind}: {batch.problem}", "warning"
@@ -383,6 +321,7 @@ async def remove_documents(
 ) -> None:
     """Delete documents that the tool no longer has from every base."""
     await jobs.fence(tx, job)
+    await store.require_unchanged(tx, row)
     by_id = {base.id: base for base in bases}
     for target in await store.find_containers(tx, row.id):
         base = by_id.get(target.base_id)

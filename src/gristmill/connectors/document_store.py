@@ -10,10 +10,11 @@ from psycopg.types.json import Jsonb
 
 from gristmill.catalog import ItemId
 from gristmill.catalog.exclusions import Exclusion
-from gristmill.connectors.model import ConnectorId, RunId
+from gristmill.connectors.model import ConnectorId, ConnectorRow, RunId
 from gristmill.connectors.port import (
     Batch,
     Checkpoint,
+    ConnectorKind,
     Document,
     DocumentRef,
     ListedDocument,
@@ -24,6 +25,7 @@ from gristmill.connectors.store import queries
 from gristmill.db import Tx
 
 _MAX_MESSAGE = 2000
+NOT_READ = {"code": "not_read_yet", "message": "The tool names it, and this state of it was not read yet."}
 
 # ── streams ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -61,8 +63,44 @@ def checkpoints_of(rows: Sequence[StreamRow], version: int) -> dict[Stream, Chec
     }
 
 
-async def save_stream(tx: Tx, connector: ConnectorId, run: RunId, batch: Batch) -> int:
-    """Save a stream's checkpoint and the state of its listing; the number of the listing."""
+def streams_listed_by(rows: Sequence[StreamRow], run: RunId) -> set[Stream]:
+    """The streams that a run has read to their end."""
+    return {row.stream for row in rows if row.last_run_id == run and row.listed}
+
+
+def streams_interrupted_before(rows: Sequence[StreamRow], run: RunId, kind: ConnectorKind) -> set[Stream]:
+    """The streams that an earlier run has begun to list, and may be in the middle of. A tool that reports changes reports those since
+    the listing began, so that its listings are simply continued."""
+    if kind.reports_changes:
+        return set()
+    return {
+        row.stream
+        for row in rows
+        if row.last_run_id != run and row.listing and not row.listed and not row.lost and row.checkpoint
+    }
+
+
+async def advances_stream(tx: Tx, connector: ConnectorId, run: RunId, batch: Batch) -> bool:
+    """Whether a batch brings its stream further than it is: to another checkpoint, or to the end of the run's listing."""
+    rows = await queries.many(
+        tx, StreamRow, "stream", connector=connector, scope=batch.stream.scope, kind=batch.stream.kind
+    )
+    known = rows[0] if rows else None
+    if known is None:
+        return True
+    checkpoint = batch.checkpoint
+    if checkpoint is not None and checkpoint != Checkpoint(
+        known.checkpoint_version or 0, known.checkpoint or {}
+    ):
+        return True
+    return batch.is_listing_complete and not (known.listed and known.last_run_id == run)
+
+
+async def save_stream(
+    tx: Tx, connector: ConnectorId, run: RunId, batch: Batch, *, completes_earlier_run: bool = False
+) -> int:
+    """Save a stream's checkpoint and the state of its listing; the number of the listing. What only continues an earlier run's
+    listing completes none of this run: the stream is the earlier run's up to that end, and then still to be listed."""
     checkpoint = batch.checkpoint
     (listing,) = await queries.values(
         tx,
@@ -74,7 +112,8 @@ async def save_stream(tx: Tx, connector: ConnectorId, run: RunId, batch: Batch) 
         version=None if checkpoint is None else checkpoint.version,
         checkpoint=None if checkpoint is None else Jsonb(checkpoint.position),
         begins=batch.listing in ("begin", "single"),
-        completes=batch.is_listing_complete,
+        completes=batch.is_listing_complete and not completes_earlier_run,
+        reports=batch.is_listing_complete or not completes_earlier_run,
         lost=batch.lost,
     )
     return listing
@@ -119,21 +158,22 @@ async def find_documents(tx: Tx, connector: ConnectorId, sources: Sequence[str])
 
 async def save_documents(
     tx: Tx,
-    connector: ConnectorId,
+    row: ConnectorRow,
     stream: Stream,
     documents: Sequence[Document],
     listing: int,
     incomplete: Collection[str] = (),
-) -> None:
-    """Save what is known of documents that were read. `incomplete` ones get no hash, so that they count as changed the next
-    time."""
+) -> int:
+    """Save what is known of documents that were read since `row` was. `incomplete` ones get no hash, so that they count as changed
+    the next time. Returns how many of them were waiting to be read."""
     if not documents:
-        return
+        return 0
     sources = [document.ref.source_id for document in documents]
     await queries.run(
         tx,
         "save_documents",
-        connector=connector,
+        connector=row.id,
+        asked_at=row.read_at,
         scope=stream.scope,
         kind=stream.kind,
         listing=listing,
@@ -142,8 +182,9 @@ async def save_documents(
         hashes=[b"" if document.ref.source_id in incomplete else digest(document) for document in documents],
         audiences=[document.audience for document in documents],
         marks=[document.mark for document in documents],
+        folders=[Jsonb(dict(document.folders)) for document in documents],
     )
-    await delete_failures(tx, connector, sources)
+    return await delete_failures(tx, row.id, sources)
 
 
 async def mark_documents_seen(
@@ -177,6 +218,7 @@ async def forget_records(tx: Tx, taken_back: Sequence[Exclusion]) -> None:
             "forget_records",
             containers=[exclusion.root_id for exclusion in records],
             sources=[exclusion.source_key for exclusion in records],
+            **NOT_READ,
         )
 
 
@@ -212,9 +254,31 @@ async def find_stale_documents(tx: Tx, connector: ConnectorId, run: RunId) -> li
     return [StaleDocument(row.ref, row.must_verify) for row in rows]
 
 
-async def find_document_refs(tx: Tx, connector: ConnectorId) -> list[DocumentRef]:
+@dataclass(frozen=True)
+class KnownRef:
+    """A document that is known: where it is, its mark, and whether a complete listing or the tool's report says that it is gone."""
+
+    source_id: str
+    scope: str
+    kind: str
+    locator: dict[str, Any]
+    mark: str | None
+    is_missing: bool
+
+    @property
+    def stream(self) -> Stream:
+        """The stream of the document."""
+        return Stream(self.scope, self.kind)
+
+    @property
+    def ref(self) -> DocumentRef:
+        """What finds the document again."""
+        return DocumentRef(self.source_id, self.stream, self.locator)
+
+
+async def find_known_refs(tx: Tx, connector: ConnectorId) -> list[KnownRef]:
     """Every document that is known."""
-    return [row.ref for row in await queries.many(tx, _RefRow, "document_refs", connector=connector)]
+    return await queries.many(tx, KnownRef, "known_refs", connector=connector)
 
 
 async def save_failures(tx: Tx, connector: ConnectorId, run: RunId, failures: Sequence[ReadFailure]) -> None:
@@ -238,52 +302,23 @@ async def save_failures(tx: Tx, connector: ConnectorId, run: RunId, failures: Se
 
 
 async def save_unread(tx: Tx, connector: ConnectorId, run: RunId, present: Sequence[ListedDocument]) -> None:
-    """Note the documents among these that were never read, or have another mark than when they were read, with their
-    companions, for `find_unread`."""
+    """Note the documents among these that were never read, have another mark than when they were read, or were missed by an
+    earlier listing, for `find_unread`. Their companions are read with them."""
     if not present:
         return
-    ordered = sorted({listed.ref.source_id: listed for listed in present}.items())
-    entries = [
-        (source_id, listed) for main_id, listed in ordered for source_id in (main_id, *listed.companion_ids)
-    ]
+    entries = [listed for _, listed in sorted({listed.ref.source_id: listed for listed in present}.items())]
     await queries.run(
         tx,
         "save_unread",
         connector=connector,
         run=run,
-        mains=[listed.ref.source_id for _, listed in entries],
-        sources=[source_id for source_id, _ in entries],
-        scopes=[listed.ref.stream.scope for _, listed in entries],
-        kinds=[listed.ref.stream.kind for _, listed in entries],
-        locators=[Jsonb(listed.ref.locator) for _, listed in entries],
-        marks=[listed.mark for _, listed in entries],
-        content_marks=[listed.mark if listed.can_move else None for _, listed in entries],
-        code="not_read_yet",
-        message="The tool names it, and this state of it was not read yet.",
-    )
-
-
-@dataclass(frozen=True)
-class MovedDocument:
-    """A document that the tool has under another id now, with equal contents."""
-
-    old_id: str
-    new_id: str
-
-
-async def find_moved(tx: Tx, connector: ConnectorId) -> list[MovedDocument]:
-    """Documents that a complete listing no longer names, whose contents it names under one id that is new."""
-    return await queries.many(tx, MovedDocument, "moved_documents", connector=connector)
-
-
-async def rename_documents(tx: Tx, connector: ConnectorId, moved: Sequence[MovedDocument]) -> None:
-    """Give documents their new ids."""
-    await queries.run(
-        tx,
-        "rename_documents",
-        connector=connector,
-        old_ids=[document.old_id for document in moved],
-        new_ids=[document.new_id for document in moved],
+        sources=[listed.ref.source_id for listed in entries],
+        scopes=[listed.ref.stream.scope for listed in entries],
+        kinds=[listed.ref.stream.kind for listed in entries],
+        locators=[Jsonb(listed.ref.locator) for listed in entries],
+        marks=[listed.mark for listed in entries],
+        content_marks=[listed.mark if listed.can_move else None for listed in entries],
+        **NOT_READ,
     )
 
 
@@ -299,9 +334,19 @@ async def find_earlier_failures(tx: Tx, connector: ConnectorId, run: RunId, limi
     return [row.ref for row in rows]
 
 
-async def delete_failures(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> None:
-    """Forget failures of documents that were read after all, or are gone."""
-    await queries.run(tx, "delete_failures", connector=connector, sources=list(sources))
+async def count_failures_of(tx: Tx, connector: ConnectorId, run: RunId, sources: Sequence[str]) -> int:
+    """How many of these documents could not be read by a run."""
+    if not sources:
+        return 0
+    counts = await queries.values(
+        tx, "count_failures_of", connector=connector, run=run, sources=list(sources)
+    )
+    return counts[0]
+
+
+async def delete_failures(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> int:
+    """Forget failures of documents that were read after all, or are gone; of how many."""
+    return await queries.run(tx, "delete_failures", connector=connector, sources=list(sources))
 
 
 # ── records ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -321,13 +366,7 @@ async def record_ids(tx: Tx, container: ItemId, sources: Sequence[str]) -> dict[
 
 async def find_fully_stored(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> set[str]:
     """Those of the documents that have a record in every base of the connector."""
-    rows = await queries.many(tx, _StoredRow, "fully_stored", connector=connector, sources=list(sources))
-    return {row.source_key for row in rows}
-
-
-@dataclass(frozen=True)
-class _StoredRow:
-    source_key: str
+    return set(await queries.values(tx, "fully_stored", connector=connector, sources=list(sources)))
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,28 @@
 """Entries of feeds: RSS 2.0, RSS 1.0 and Atom.
 
-    position    {"etag", "modified"}    the validators of the last response
+    position    {"etag", "modified"}                    the validators of the last response that was read to its end
+                {"etag", "modified", "entries", "read"} in the middle of a later one: a hash of its entries, and how many were read
 
 Each feed is a stream. A feed that did not change costs one conditional request. It names only its newest entries, so it is
 never a complete listing: entries that it no longer names stay, until the feed is no longer followed. Feeds have no
 permissions: everyone sees their entries, or the people that the connector's own list names.
+
+    the page that an entry links to …       then the entry …
+    is gone, closed, too large, no page     has the text of the feed, and the run's log says so
+    gets no response, or status 5xx         has the text of the feed, and is a failure: the next run tries the page again
+    asks for a long wait                    waits, with those after it: the run continues there
 """
 
 import hashlib
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from xml.etree.ElementTree import Element
 
 from pydantic import Field
 
+from gristmill.connectors.kept_pages import KeptPages, as_page
 from gristmill.connectors.listing import by_mark
 from gristmill.connectors.port import (
     AccessUpdate,
@@ -31,15 +38,19 @@ from gristmill.connectors.port import (
     ConnectorLimits,
     Document,
     DocumentRef,
+    ReadFailure,
     Stream,
 )
 from gristmill.connectors.safe_xml import parse_xml
 from gristmill.connectors.streams import errors_as_problems
-from gristmill.connectors.transport import Transport
-from gristmill.errors import SourceGone, Unreadable
+from gristmill.connectors.transport import RateLimited, Transport
+from gristmill.errors import Permanent, SourceGone, Transient, Unreadable
+from gristmill.sources.url import normalise
 
 CHECKPOINT_VERSION = 1
 ENTRY = "entry"
+_BATCH = 20  # entries, each perhaps with a page
+_MAX_REASONS = 5  # in a line of the run's log
 _MAX_FEED_BYTES = 16 << 20
 _MAX_PAGE_BYTES = 8 << 20
 _ATOM = "{http://www.w3.org/2005/Atom}"
@@ -71,13 +82,31 @@ class FeedEntry:
     enclosures: tuple[Attachment, ...] = ()
 
 
+@dataclass
+class _EntriesRead:
+    """What was read of some entries: a document of each, up to a rate limit."""
+
+    documents: list[Document] = field(default_factory=list[Document])
+    failures: list[ReadFailure] = field(default_factory=list[ReadFailure])  # pages to try again
+    refusals: list[str] = field(default_factory=list[str])  # why pages can't be read
+    stopped_by: RateLimited | None = None
+
+    @property
+    def note(self) -> str | None:
+        """A line for the run's log."""
+        if not self.refusals:
+            return None
+        reasons = " ".join(self.refusals[:_MAX_REASONS])
+        return f"{len(self.refusals)} entries have the feed's own text, because their pages can't be read: {reasons}"
+
+
 class FeedsConnector(Connector):
     """Some feeds."""
 
     def __init__(self, config: FeedsConfig, http: Transport) -> None:
         super().__init__(http)
         self._config, self._http = config, http
-        self._html: dict[str, bytes] = {}  # of entries that were read and not downloaded yet
+        self._pages = KeptPages()  # of entries that were read and not downloaded yet
 
     async def check(self) -> Account:
         """Whether each feed can be read."""
@@ -101,7 +130,10 @@ class FeedsConnector(Connector):
             raise SourceGone(f"{url} is no longer followed.")
         for entry in (await self._read(url, {}))[0]:
             if entry.id == ref.locator["entry"]:
-                return await self._document(ref.stream, url, entry)
+                html, error = await self._find_html(entry)
+                if isinstance(error, Transient):  # of a page, not of the feed: it is no outage
+                    raise Unreadable(error.message, code="source_unavailable")
+                return self._document(ref.stream, url, entry, html)
         raise SourceGone("The feed no longer names the entry.")
 
     async def resolve_access(self, audience_keys: Sequence[str]) -> AsyncIterator[AccessUpdate]:
@@ -112,9 +144,14 @@ class FeedsConnector(Connector):
     async def download(self, attachment: Attachment) -> AsyncIterator[bytes]:
         """The HTML of an entry, or an enclosure."""
         if "url" not in attachment.locator:
-            html = self._html.pop(attachment.source_id, None)
+            url, entry_id = str(attachment.locator["feed"]), str(attachment.locator["entry"])
+            ref = _ref(Stream(f"feed:{url}", ENTRY), url, entry_id)
+            html = self._pages.take(_page_key(ref, attachment.source_id))
             if html is None:
-                raise SourceGone("The entry was read too long ago.")
+                await self.fetch(ref)
+                html = self._pages.take(_page_key(ref, attachment.source_id))
+            if html is None:
+                raise SourceGone("The entry changed while it was read.")
             yield html
             return
         async for piece in self._http.stream(str(attachment.locator["url"])):
@@ -123,34 +160,78 @@ class FeedsConnector(Connector):
     async def _read_stream(
         self, stream: Stream, url: str, checkpoint: Checkpoint | None
     ) -> AsyncIterator[Batch]:
-        entries, validators = await self._read(url, {} if checkpoint is None else checkpoint.position)
-        yield Batch(
-            stream,
-            checkpoint=Checkpoint(CHECKPOINT_VERSION, validators),
-            documents=[await self._document(stream, url, entry) for entry in entries],
-            audiences=[by_mark.everybody()],
-        )
+        position = {} if checkpoint is None else checkpoint.position
+        earlier = {name: position[name] for name in ("etag", "modified") if name in position}
+        entries, validators = await self._read(url, earlier)
+        digest = hashlib.sha256(repr(entries).encode()).hexdigest()
+        read = int(position["read"]) if position.get("entries") == digest else 0
+        while True:
+            part = await self._read_entries(stream, url, entries[read : read + _BATCH])
+            read += len(part.documents)
+            is_last = read == len(entries)
+            reached = validators if is_last else {**earlier, "entries": digest, "read": read}
+            yield Batch(
+                stream,
+                checkpoint=Checkpoint(CHECKPOINT_VERSION, reached),
+                documents=part.documents,
+                failures=part.failures,
+                audiences=[by_mark.everybody()],
+                note=part.note,
+            )
+            self._pages.clear()
+            if part.stopped_by is not None:
+                raise part.stopped_by
+            if is_last:
+                return
+
+    async def _read_entries(self, stream: Stream, url: str, entries: Sequence[FeedEntry]) -> _EntriesRead:
+        part = _EntriesRead()
+        for entry in entries:
+            try:
+                html, error = await self._find_html(entry)
+            except RateLimited as limit:
+                part.stopped_by = limit
+                break
+            document = self._document(stream, url, entry, html)
+            part.documents.append(document)
+            if isinstance(error, Transient):
+                part.failures.append(ReadFailure(document.ref, "source_unavailable", error.message))
+            elif error is not None:
+                part.refusals.append(error.message)
+        return part
 
     async def _read(self, url: str, validators: dict[str, str]) -> tuple[list[FeedEntry], dict[str, str]]:
         response = await self._http.get_if_changed(url, validators, limit=_MAX_FEED_BYTES)
         if response is None:
             return [], validators
+        entries: dict[str, FeedEntry] = {}
         try:
-            return list(_entries(parse_xml(response.data))), response.validators
+            for entry in _entries(parse_xml(response.data)):
+                entries.setdefault(
+                    entry.id, entry
+                )  # of two with one id the first is the newer one in nearly all feeds
         except ValueError:
             raise Unreadable(
                 f"{url} is not a feed: is the address right?", code="connector_refused"
             ) from None
+        return list(entries.values()), response.validators
 
-    async def _document(self, stream: Stream, url: str, entry: FeedEntry) -> Document:
-        html = f"<html><body><article>{entry.html}</article></body></html>".encode()
-        if self._config.full_text and entry.url:
-            html = await self._http.raw("GET", entry.url, limit=_MAX_PAGE_BYTES)
-        digest = hashlib.sha256(html).hexdigest()
-        self._html[digest] = html
-        entry_key = hashlib.sha256(f"{url} {entry.id}".encode()).hexdigest()[:32]
+    async def _find_html(self, entry: FeedEntry) -> tuple[bytes, Permanent | Transient | None]:
+        """The page that an entry links to; or the entry's own text, with the error if that is because the page can't be read."""
+        if not self._config.full_text or not entry.url:
+            return as_page(entry.html), None
+        try:
+            return await self._http.raw("GET", normalise(entry.url), limit=_MAX_PAGE_BYTES), None
+        except RateLimited:
+            raise
+        except (Permanent, Transient) as error:
+            return as_page(entry.html), error
+
+    def _document(self, stream: Stream, url: str, entry: FeedEntry, html: bytes) -> Document:
+        digest, ref = hashlib.sha256(html).hexdigest(), _ref(stream, url, entry.id)
+        self._pages.keep(_page_key(ref, digest), html)
         return Document(
-            DocumentRef(f"entry:{entry_key}", stream, {"feed": url, "entry": entry.id}),
+            ref,
             title=entry.title or entry.id,
             body="",
             audience=by_mark.EVERYBODY,
@@ -158,8 +239,17 @@ class FeedsConnector(Connector):
             updated_at=entry.updated_at,
             metadata={"tool": "feeds", "type": ENTRY, "feed": url},
             attachments=entry.enclosures,
-            file=Attachment(digest, "entry.html", len(html), "text/html"),
+            file=Attachment(digest, "entry.html", len(html), "text/html", {"feed": url, "entry": entry.id}),
         )
+
+
+def _ref(stream: Stream, url: str, entry_id: str) -> DocumentRef:
+    key = hashlib.sha256(f"{url} {entry_id}".encode()).hexdigest()[:32]
+    return DocumentRef(f"entry:{key}", stream, {"feed": url, "entry": entry_id})
+
+
+def _page_key(ref: DocumentRef, digest: str) -> str:
+    return f"{ref.source_id} {digest}"
 
 
 def _entries(root: Element) -> Iterator[FeedEntry]:
@@ -222,4 +312,12 @@ def _open(config: FeedsConfig, credentials: FeedsCredentials, limits: ConnectorL
     return FeedsConnector(config, limits.transport("", {}))
 
 
-KIND = ConnectorKind("feeds", FeedsConfig, FeedsCredentials, _open, CHECKPOINT_VERSION, "RSS and Atom feeds")
+KIND = ConnectorKind(
+    "feeds",
+    FeedsConfig,
+    FeedsCredentials,
+    _open,
+    CHECKPOINT_VERSION,
+    "RSS and Atom feeds",
+    has_permissions=False,
+)

@@ -33,7 +33,7 @@ from gristmill.connectors.port import (
 )
 from gristmill.connectors.streams import errors_as_problems
 from gristmill.connectors.transport import Transport
-from gristmill.errors import SourceGone
+from gristmill.errors import SourceGone, Unreadable
 
 FILE = "file"
 CHECKPOINT_VERSION = 1
@@ -112,7 +112,10 @@ class FileConnector(Connector):
         for _ in range(_MAX_CHECKED_PAGES):
             if self._has_files:
                 return []
-            cursor = (await self._fetch_page(cursor)).next_cursor
+            try:
+                cursor = (await self._fetch_page(cursor)).next_cursor
+            except (SourceGone, Unreadable):
+                return []  # the stream has said so itself, and more exactly
             if cursor is None:
                 break
         if self._has_files or cursor is not None:

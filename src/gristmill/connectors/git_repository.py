@@ -153,4 +153,6 @@ def _open(config: GitConfig, credentials: GitCredentials, limits: ConnectorLimit
     return GitConnector(config, limits.transport(config.url, headers), limits)
 
 
-KIND = ConnectorKind("git", GitConfig, GitCredentials, _open, CHECKPOINT_VERSION, "Git repository")
+KIND = ConnectorKind(
+    "git", GitConfig, GitCredentials, _open, CHECKPOINT_VERSION, "Git repository", has_permissions=False
+)

@@ -5,8 +5,8 @@
     (drive:{id})   of a shared drive
 
 Google's own formats are exported: documents as markdown, spreadsheets as xlsx, presentations as text. Their version is the time
-of their last change; that of other files is the hash of their bytes. What is in the trash counts as deleted. Folders are
-listed first, for the paths.
+of their last change; that of other files is the hash of their bytes. What is in the trash counts as deleted. After the first listing,
+`changes.list` says what changed; the people who may read a whole shared drive are compared in every run.
 
 A file is for those whom its permissions name: people, groups, and everyone if it is public. A domain counts as everyone if
 `domains` names it. Permissions by link are ignored, unless `linkIsPublic`. A file of a shared drive has the drive's permissions,
@@ -15,15 +15,28 @@ unless the ids of its own differ.
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from pydantic import Field, SecretStr, model_validator
 
-from gristmill.connectors import markup
-from gristmill.connectors.access_tokens import ServiceAccountKey, SignedInTransport, TokenRenewal
-from gristmill.connectors.files import FileFilter
+from gristmill.connectors.access_tokens import (
+    RefreshTokenRenewal,
+    ServiceAccountKey,
+    SignedInTransport,
+    SignInNeeded,
+    TokenRenewal,
+)
+from gristmill.connectors.google_files import (
+    MY_DRIVE,
+    NATIVE,
+    PERMISSION_FIELDS,
+    GoogleFiles,
+    clean_name,
+    iter_entries,
+    parent_of,
+)
 from gristmill.connectors.json_values import as_dict, as_list, parse_time
 from gristmill.connectors.port import (
     Account,
@@ -34,43 +47,32 @@ from gristmill.connectors.port import (
     ConnectorKind,
     ConnectorLimits,
     Json,
-    OAuthFlow,
     scope_problems,
 )
 from gristmill.connectors.shared_files import (
     CHECKPOINT_VERSION,
     UNKNOWN_READERS,
+    DriveFilter,
     SharedFile,
+    SharedFileChanges,
     SharedFileConnector,
     SharedFilePage,
 )
-from gristmill.connectors.transport import CredentialsRejected
+from gristmill.connectors.sign_in import google_flow
 from gristmill.errors import SourceGone, Unreadable
 
 DEFAULT_URL = "https://www.googleapis.com/drive/v3"
-AUTHORITY = "https://oauth2.googleapis.com/token"
-SIGN_IN = "https://accounts.google.com/o/oauth2/v2/auth"
 SCOPE = "https://www.googleapis.com/auth/drive.readonly"
-MY_DRIVE = "my"
-_PAGE_SIZE = 1000
-_MAX_DEPTH = 100  # of folders
-_FOLDER = "application/vnd.google-apps.folder"
-_SHORTCUT = "application/vnd.google-apps.shortcut"
-_NATIVE = "application/vnd.google-apps."
+_FLOW = google_flow(SCOPE)
 # Google's own formats: what they are exported as, and the suffix of that.
 _EXPORTS = {
-    f"{_NATIVE}document": ("text/markdown", ".md"),
-    f"{_NATIVE}spreadsheet": ("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", ".xlsx"),
-    f"{_NATIVE}presentation": ("text/plain", ".txt"),
+    f"{NATIVE}document": ("text/markdown", ".md"),
+    f"{NATIVE}spreadsheet": ("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", ".xlsx"),
+    f"{NATIVE}presentation": ("text/plain", ".txt"),
 }
-_PERMISSION = "id,type,role,emailAddress,displayName,domain,allowFileDiscovery,deleted"
-_FILE_FIELDS = (
-    "id,name,mimeType,md5Checksum,modifiedTime,size,parents,webViewLink,driveId,trashed,permissionIds,"
-    f"permissions({_PERMISSION})"
-)
 
 
-class GoogleDriveConfig(FileFilter):
+class GoogleDriveConfig(DriveFilter):
     """What to follow in Google Drive."""
 
     drives: list[str] = Field(
@@ -129,13 +131,8 @@ class GoogleDriveConnector(SharedFileConnector):
         self._config, self._http = config, http
         self._drives: dict[str, str] | None = None
         self._missing: list[str] = []
-        self._folders: dict[str, dict[str, tuple[str, str | None]]] = {}  # by drive and id: name, parent
+        self._files: dict[str, GoogleFiles] = {}  # by drive
         self._drive_permissions: dict[str, list[dict[str, Any]]] = {}
-
-    @property
-    def renewed_secrets(self) -> Mapping[str, str]:
-        """A new refresh token, if there is one."""
-        return self._http.renewed_secrets
 
     async def close(self) -> None:
         """Close its connections."""
@@ -164,9 +161,8 @@ class GoogleDriveConnector(SharedFileConnector):
             wanted = set(self._config.drives)
             drives = {MY_DRIVE: "My Drive"} if not wanted or MY_DRIVE in wanted else {}
             if not wanted or wanted - {MY_DRIVE}:
-                async for drive in self._pages(
-                    "/drives", "drives", {"pageSize": 100, "fields": "nextPageToken,drives(id,name)"}
-                ):
+                params = {"pageSize": 100, "fields": "nextPageToken,drives(id,name)"}
+                async for drive in iter_entries(self._http, "/drives", "drives", params):
                     if not wanted or {drive["id"], drive["name"]} & wanted:
                         drives[str(drive["id"])] = str(drive["name"])
             known = {*drives, *drives.values()}
@@ -174,37 +170,49 @@ class GoogleDriveConnector(SharedFileConnector):
             self._drives = drives
         return self._drives
 
+    async def drive_readers_digest(self, drive: str) -> str:
+        """The members of a shared drive. Files of My Drive have permissions of their own alone."""
+        if drive == MY_DRIVE:
+            return ""
+        try:
+            permissions = await self._list_drive_permissions(drive)
+        except (SourceGone, Unreadable):
+            return ""
+        contents = sorted(json.dumps(permission, sort_keys=True) for permission in permissions)
+        return hashlib.sha256("\n".join(contents).encode()).hexdigest()[:24]
+
     async def list_files(self, drive: str, cursor: str | None) -> SharedFilePage:
-        """A page of the files of a drive, without folders and shortcuts."""
-        if drive not in self._folders:
-            self._folders[drive] = await self._list_folders(drive)
-        response = await self._http.get(
-            "/files",
-            {
-                **_drive_params(drive),
-                "q": f"trashed = false and mimeType != '{_FOLDER}' and mimeType != '{_SHORTCUT}'",
-                "fields": f"nextPageToken,files({_FILE_FIELDS})",
-                "pageSize": _PAGE_SIZE,
-                "pageToken": cursor,
-            },
-        )
-        data = as_dict(response.data)
-        files = [as_dict(file) for file in as_list(data.get("files"))]
-        return SharedFilePage(
-            [await self._describe_file(drive, file) for file in files if self._is_inside(drive, file)],
-            str(data.get("nextPageToken") or "") or None,
+        """A page of the files of a drive."""
+        page = await self._files_of(drive).list_page(cursor)
+        files = [
+            await self._describe_file(drive, file)
+            for file in page.files
+            if await self._is_inside(drive, file)
+        ]
+        return SharedFilePage(files, page.at, page.next_cursor, page.changes_from)
+
+    async def read_changes(self, drive: str, token: str) -> SharedFileChanges:
+        """What changed in a drive."""
+        page = await self._files_of(drive).read_changes(token)
+        files = {
+            file_id: await self._describe_file(drive, file)
+            for file_id, file in page.files.items()
+            if await self._is_inside(drive, file)
+        }
+        return SharedFileChanges(
+            list(files.values()),
+            page.at,
+            page.next_token,
+            page.has_more,
+            page.gone_ids | page.files.keys() - files.keys(),
+            page.folders,
         )
 
     async def find_file(self, drive: str, file_id: str) -> SharedFile:
         """One file as it is now."""
-        if drive not in self._folders:
-            self._folders[drive] = await self._list_folders(drive)
-        response = await self._http.get(
-            f"/files/{file_id}", {"fields": _FILE_FIELDS, "supportsAllDrives": True}
-        )
-        file = as_dict(response.data)
-        if file.get("trashed") or not self._is_inside(drive, file):
-            raise SourceGone("The file is in the trash, or no longer in a folder that is followed.")
+        file = await self._files_of(drive).find(file_id)
+        if not await self._is_inside(drive, file):
+            raise SourceGone("The file is no longer in a folder that is followed.")
         return await self._describe_file(drive, file)
 
     async def read_file(self, locator: Json) -> AsyncIterator[bytes]:
@@ -217,17 +225,21 @@ class GoogleDriveConnector(SharedFileConnector):
 
     # ── files ────────────────────────────────────────────────────────────────────────────────────────────
 
+    def _files_of(self, drive: str) -> GoogleFiles:
+        return self._files.setdefault(drive, GoogleFiles(self._http, drive))
+
     async def _describe_file(self, drive: str, file: dict[str, Any]) -> SharedFile:
         file_id, media_type = str(file["id"]), str(file.get("mimeType") or "")
-        title = markup.strip_unstorable(str(file.get("name") or file_id)).replace("/", "∕")
+        title = clean_name(str(file.get("name") or file_id))
         export = _EXPORTS.get(media_type)
         # Other formats of Google (forms, sites, drawings) have no text to export: no glob matches the empty name.
-        is_readable = export is not None or not media_type.startswith(_NATIVE)
+        is_readable = export is not None or not media_type.startswith(NATIVE)
         name = (f"{title}{export[1]}" if export else title) if is_readable else ""
         size = str(file.get("size") or "")
         return SharedFile(
             file_id,
-            path="/".join([*self._folder_names(drive, file), title]),
+            title=title,
+            folder=await self._files_of(drive).folders.path_of(parent_of(file)),
             name=name,
             version=str((not export and file.get("md5Checksum")) or file.get("modifiedTime")),
             audience=await self._audience(drive, file),
@@ -238,46 +250,11 @@ class GoogleDriveConnector(SharedFileConnector):
             locator={"id": file_id, "export": export[0]} if export else {"id": file_id},
         )
 
-    async def _list_folders(self, drive: str) -> dict[str, tuple[str, str | None]]:
-        params = {
-            **_drive_params(drive),
-            "q": f"trashed = false and mimeType = '{_FOLDER}'",
-            "fields": "nextPageToken,files(id,name,parents)",
-            "pageSize": _PAGE_SIZE,
-        }
-        return {
-            str(folder["id"]): (str(folder.get("name") or ""), _parent(folder))
-            async for folder in self._pages("/files", "files", params)
-        }
-
-    def _ancestors(self, drive: str, file: dict[str, Any]) -> list[str]:
-        """The ids of the folders that a file is in, the innermost first."""
-        folders, ancestors, parent = self._folders[drive], list[str](), _parent(file)
-        while parent is not None and len(ancestors) < _MAX_DEPTH:
-            ancestors.append(parent)
-            parent = folders[parent][1] if parent in folders else None
-        return ancestors
-
-    def _folder_names(self, drive: str, file: dict[str, Any]) -> list[str]:
-        folders = self._folders[drive]
-        names = [folders[folder][0] for folder in self._ancestors(drive, file) if folder in folders]
-        return [markup.strip_unstorable(name).replace("/", "∕") for name in reversed(names)]
-
-    def _is_inside(self, drive: str, file: dict[str, Any]) -> bool:
-        wanted = self._config.folders
-        return not wanted or not set(wanted).isdisjoint(self._ancestors(drive, file))
-
-    async def _pages(
-        self, path: str, name: str, params: Mapping[str, str | int | bool]
-    ) -> AsyncIterator[dict[str, Any]]:
-        token: str | None = None
-        while True:
-            data = as_dict((await self._http.get(path, {**params, "pageToken": token})).data)
-            for entry in as_list(data.get(name)):
-                yield as_dict(entry)
-            token = str(data.get("nextPageToken") or "") or None
-            if token is None:
-                return
+    async def _is_inside(self, drive: str, file: dict[str, Any]) -> bool:
+        if not self._config.folders:
+            return True
+        folder = await self._files_of(drive).folders.path_of(parent_of(file))
+        return not folder.marks.keys().isdisjoint(self._config.folders)
 
     # ── permissions ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -287,9 +264,7 @@ class GoogleDriveConnector(SharedFileConnector):
                 return Audience(UNKNOWN_READERS, complete=False)
             return self._audience_of([as_dict(entry) for entry in as_list(file["permissions"])])
         try:
-            if drive not in self._drive_permissions:
-                self._drive_permissions[drive] = await self._list_permissions(drive)
-            permissions = self._drive_permissions[drive]
+            permissions = await self._list_drive_permissions(drive)
             own_ids = {str(entry) for entry in as_list(file.get("permissionIds"))}
             if own_ids and own_ids != {str(entry.get("id")) for entry in permissions}:
                 permissions = await self._list_permissions(str(file["id"]))
@@ -297,10 +272,16 @@ class GoogleDriveConnector(SharedFileConnector):
             return Audience(UNKNOWN_READERS, complete=False)
         return self._audience_of(permissions)
 
+    async def _list_drive_permissions(self, drive: str) -> list[dict[str, Any]]:
+        if drive not in self._drive_permissions:
+            self._drive_permissions[drive] = await self._list_permissions(drive)
+        return self._drive_permissions[drive]
+
     async def _list_permissions(self, file_id: str) -> list[dict[str, Any]]:
-        fields = f"nextPageToken,permissions({_PERMISSION})"
+        fields = f"nextPageToken,permissions({PERMISSION_FIELDS})"
         params = {"supportsAllDrives": True, "pageSize": 100, "fields": fields}
-        return [entry async for entry in self._pages(f"/files/{file_id}/permissions", "permissions", params)]
+        entries = iter_entries(self._http, f"/files/{file_id}/permissions", "permissions", params)
+        return [entry async for entry in entries]
 
     def _audience_of(self, permissions: Sequence[dict[str, Any]]) -> Audience:
         emails: set[str] = set()
@@ -327,22 +308,6 @@ class GoogleDriveConnector(SharedFileConnector):
         return Audience(key, everybody=is_public, emails=frozenset(emails), groups=frozenset(groups))
 
 
-def _parent(file: dict[str, Any]) -> str | None:
-    parents = as_list(file.get("parents"))
-    return str(parents[0]) if parents else None
-
-
-def _drive_params(drive: str) -> dict[str, str | int | bool]:
-    if drive == MY_DRIVE:
-        return {"corpora": "user", "supportsAllDrives": True, "includeItemsFromAllDrives": False}
-    return {
-        "corpora": "drive",
-        "driveId": drive,
-        "supportsAllDrives": True,
-        "includeItemsFromAllDrives": True,
-    }
-
-
 def _open(
     config: GoogleDriveConfig, credentials: GoogleDriveCredentials, limits: ConnectorLimits
 ) -> Connector:
@@ -355,24 +320,20 @@ def _open(
         )
     elif credentials.client_secret is not None:
         if credentials.refresh_token is None:
-            raise CredentialsRejected(
-                "No one has signed in at Google yet. Run `gristmill connector sign-in`, and open the address that it prints."
-            )
+            raise SignInNeeded.at("Google")
         form = {
             "grant_type": "refresh_token",
             "client_id": credentials.client_id or "",
             "client_secret": credentials.client_secret.get_secret_value(),
-            "refresh_token": credentials.refresh_token.get_secret_value(),
         }
-        renewal = TokenRenewal(limits.transport(AUTHORITY, {}), AUTHORITY, lambda: form)
+        token = credentials.refresh_token.get_secret_value()
+        url = _FLOW.token_url(config)
+        http = limits.transport(url, {})
+        renewal = RefreshTokenRenewal(http, url, lambda: form, token, limits.secrets)
     elif credentials.token is not None:
         headers["Authorization"] = f"Bearer {credentials.token.get_secret_value()}"
-    http = SignedInTransport(limits.transport(config.base_url, headers), renewal)
-    return GoogleDriveConnector(config, http, limits.attachment_limit)
-
-
-def _address(address: str) -> Callable[[GoogleDriveConfig], str]:
-    return lambda config: address
+    signed_in = SignedInTransport(limits.transport(config.base_url, headers), renewal)
+    return GoogleDriveConnector(config, signed_in, limits.attachment_limit)
 
 
 KIND = ConnectorKind(
@@ -382,6 +343,6 @@ KIND = ConnectorKind(
     _open,
     CHECKPOINT_VERSION,
     "Google Drive",
-    # `consent` makes Google return a refresh token also to those who signed in before.
-    OAuthFlow(_address(SIGN_IN), _address(AUTHORITY), SCOPE, {"access_type": "offline", "prompt": "consent"}),
+    _FLOW,
+    reports_changes=True,
 )

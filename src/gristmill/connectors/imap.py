@@ -21,11 +21,10 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeVar, cast
 
-from pydantic import Field, SecretStr, model_validator
-
 from gristmill.connectors.listing import by_mark
 from gristmill.connectors.listing.by_mark import MarkedPage
-from gristmill.connectors.mail_server import MailConnection, MailLogin, MailServer, Security
+from gristmill.connectors.mail_server import MailConnection, MailServer
+from gristmill.connectors.mail_sign_in import ImapConfig, ImapCredentials, mail_login, mail_sign_in_flow
 from gristmill.connectors.port import (
     AccessUpdate,
     Account,
@@ -34,7 +33,6 @@ from gristmill.connectors.port import (
     Batch,
     Checkpoints,
     Connector,
-    ConnectorForm,
     ConnectorKind,
     ConnectorLimits,
     Document,
@@ -60,42 +58,6 @@ _HEAD_FIELDS = "BODY.PEEK[HEADER.FIELDS (MESSAGE-ID SUBJECT FROM TO CC DATE)]"
 _MAX_NAME = 80
 
 Result = TypeVar("Result")
-
-
-class ImapConfig(ConnectorForm):
-    """Which mail to follow."""
-
-    host: str = Field(min_length=1, max_length=253, description="The IMAP server: `imap.example.org`.")
-    port: int = Field(default=993, ge=1, le=65535, description="Its port: 993, or 143 with STARTTLS.")
-    security: Security = Field(
-        default="tls", description="`tls`, or `starttls` on port 143. Plain text is not supported."
-    )
-    folders: list[str] = Field(
-        default=["*"],
-        min_length=1,
-        max_length=100,
-        description="Folders to follow, as globs; all but trash, junk, drafts and archives of everything by default.",
-    )
-    exclude: list[str] = Field(default=[], max_length=100, description="Folders to leave out, as globs.")
-    days: int | None = Field(
-        default=None, ge=1, le=36_500, description="Only mail of the last so many days; all by default."
-    )
-
-
-class ImapCredentials(ConnectorForm):
-    """Who reads the mail."""
-
-    username: str = Field(min_length=1, max_length=320, description="The user, usually an email address.")
-    password: SecretStr | None = Field(default=None, description="Their password, or better an app password.")
-    access_token: SecretStr | None = Field(
-        default=None, description="A token of OAuth (XOAUTH2), in place of the password."
-    )
-
-    @model_validator(mode="after")
-    def _check_one_secret(self) -> "ImapCredentials":
-        if (self.password is None) == (self.access_token is None):
-            raise ValueError("give a password, or an access token")
-        return self
 
 
 @dataclass(frozen=True)
@@ -360,18 +322,10 @@ def _days_ago(days: int) -> date:
 
 
 def _open(config: ImapConfig, credentials: ImapCredentials, limits: ConnectorLimits) -> Connector:
-    secret = credentials.password or credentials.access_token
-    assert secret is not None
-    login = MailLogin(
-        config.host,
-        config.port,
-        config.security,
-        credentials.username,
-        secret.get_secret_value(),
-        is_token=credentials.password is None,
-    )
-    server = MailServer(login, allow_private=limits.allow_private)
+    server = MailServer(mail_login(config, credentials, limits), allow_private=limits.allow_private)
     return ImapConnector(config, credentials.username, server, limits)
 
 
-KIND = ConnectorKind("imap", ImapConfig, ImapCredentials, _open, CHECKPOINT_VERSION, "Mail (IMAP)")
+KIND = ConnectorKind(
+    "imap", ImapConfig, ImapCredentials, _open, CHECKPOINT_VERSION, "Mail (IMAP)", mail_sign_in_flow
+)

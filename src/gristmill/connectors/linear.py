@@ -4,7 +4,7 @@ Each team is a stream. The listing names every issue, archived ones included, wi
 comment, which are its mark. What is in the trash counts as deleted. Files that were uploaded into texts become attachments.
 
 Issues of a private team are for its members. Those of other teams are for all members of the workspace without guests, or for
-everyone here with `publicIsEveryone`.
+everyone here with `publicIsEveryone`. Access lists name the team or the workspace as a group.
 """
 
 import re
@@ -34,6 +34,7 @@ from gristmill.connectors.port import (
     DocumentRef,
     ListedDocument,
     Stream,
+    ToolGroup,
     ToolUser,
     scope_problems,
 )
@@ -114,7 +115,7 @@ class LinearConnector(Connector):
         self._config, self._http, self._files = config, http, files
         self._teams: dict[str, LinearTeam] | None = None
         self._missing: list[str] = []
-        self._members: list[ToolUser] | None = None
+        self._everyone: ToolGroup | None = None
 
     async def check(self) -> Account:
         """Whose key it is."""
@@ -200,16 +201,25 @@ class LinearConnector(Connector):
     async def _audience(self, team: LinearTeam) -> Audience:
         if not team.is_private and self._config.public_is_everyone:
             return Audience(team.scope, everybody=True)
+        group = await self._team_members(team) if team.is_private else await self._workspace_members()
+        return Audience(team.scope, tool_groups=[group])
+
+    async def _team_members(self, team: LinearTeam) -> ToolGroup:
         try:
-            if team.is_private:
-                members = [user async for user in self._pages(_MEMBERS, "team", "members", id=team.id)]
-                return Audience.of_users(team.scope, _people(members, with_guests=True))
-            if self._members is None:
-                users = [user async for user in self._pages(_USERS, "users")]
-                self._members = list(_people(users, with_guests=False))
+            members = [user async for user in self._pages(_MEMBERS, "team", "members", id=team.id)]
         except (SourceGone, Unreadable):
-            return Audience(team.scope, complete=False)
-        return Audience.of_users(team.scope, self._members)
+            return ToolGroup(team.scope, team.name, complete=False)
+        return ToolGroup.of_users(team.scope, team.name, _people(members, with_guests=True))
+
+    async def _workspace_members(self) -> ToolGroup:
+        if self._everyone is None:
+            group_id, name = "workspace", "All members of the workspace"
+            try:
+                users = [user async for user in self._pages(_USERS, "users")]
+            except (SourceGone, Unreadable):
+                return ToolGroup(group_id, name, complete=False)
+            self._everyone = ToolGroup.of_users(group_id, name, _people(users, with_guests=False))
+        return self._everyone
 
     async def _list(self, team: LinearTeam, cursor: str | None) -> MarkedPage:
         data = as_dict((await self._query(_LIST, team=team.id, after=cursor)).get("issues"))

@@ -3,6 +3,7 @@
     no connection, time-out, BYE                 Transient            connector_unavailable
     the server is busy, or limits connections    Transient            connector_unavailable
     login refused                                CredentialsRejected  connector_unauthorized: the run ends
+    no access token for the login                what TokenRenewal raises
     any other NO or BAD                          Unreadable           connector_refused
 
 Mailboxes are opened for reading only, and messages are read without a mark that they were seen. No message of an error contains what
@@ -24,6 +25,7 @@ from imapclient.exceptions import IMAPClientError, LoginError
 from imapclient.tls import IMAP4_TLS
 
 from gristmill import net
+from gristmill.connectors.access_tokens import TokenRenewal
 from gristmill.connectors.transport import CredentialsRejected
 from gristmill.errors import Transient, Unreadable
 
@@ -83,7 +85,8 @@ class MailConnection(Protocol):
 
 @dataclass(frozen=True)
 class MailLogin:
-    """Where the mail is, and who reads it: with a password, or with a token of OAuth."""
+    """Where the mail is, and who reads it: with a password, or with a token of OAuth. With a renewal, each login uses a token of
+    it; else the secret is used as it is. `advice` is for those whose login is refused."""
 
     host: str
     port: int
@@ -91,6 +94,8 @@ class MailLogin:
     username: str
     secret: str
     is_token: bool
+    renewal: TokenRenewal | None = None
+    advice: str = ""
 
 
 class MailServer:
@@ -127,18 +132,20 @@ class MailServer:
             with contextlib.suppress(OSError, imaplib.IMAP4.error):
                 await asyncio.to_thread(client.logout)
             _drop(client)
+        if self._login.renewal is not None:
+            await self._login.renewal.close()
 
     async def _connect(self) -> MailConnection:
         login = self._login
+        secret = login.secret if login.renewal is None else await login.renewal.token()
         address = await net.address_of(login.host, login.port, allow_private=self._allow_private)
         try:
-            return await asyncio.to_thread(self._log_in, address)
+            return await asyncio.to_thread(self._log_in, address, secret)
         except LoginError as error:
             if any(code in str(error).upper() for code in _BUSY):
                 raise self._busy() from None
             raise CredentialsRejected(
-                f"{login.host} refuses the login of {login.username}. Check the user name and the password; many providers want an "
-                "app password for IMAP, or that IMAP is switched on."
+                f"{login.host} refuses the login of {login.username}. {login.advice}"
             ) from None
         except ssl.SSLCertVerificationError as error:
             raise Unreadable(
@@ -148,16 +155,16 @@ class MailServer:
         except (OSError, imaplib.IMAP4.error) as error:
             raise self._translate(error) from None
 
-    def _log_in(self, address: str) -> MailConnection:
+    def _log_in(self, address: str, secret: str) -> MailConnection:
         login = self._login
         client = _CheckedClient(login, address, self._ssl_context)
         try:
             if login.security == "starttls":
                 cast(Any, client).starttls(self._ssl_context)
             if login.is_token:
-                client.oauth2_login(login.username, login.secret)
+                client.oauth2_login(login.username, secret)
             else:
-                client.login(login.username, login.secret)
+                client.login(login.username, secret)
         except BaseException:
             _drop(cast(MailConnection, client))
             raise

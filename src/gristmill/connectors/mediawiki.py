@@ -13,6 +13,7 @@ from urllib.parse import urlencode, urlsplit
 
 from pydantic import Field, SecretStr, model_validator
 
+from gristmill.connectors.kept_pages import KeptPages, as_page
 from gristmill.connectors.listing import by_mark
 from gristmill.connectors.listing.by_mark import MarkedPage
 from gristmill.connectors.port import (
@@ -74,7 +75,7 @@ class MediaWikiConnector(Connector):
         super().__init__(http)
         self._config, self._credentials, self._http = config, credentials, http
         self._is_signed_in = credentials.password is None
-        self._html: dict[str, bytes] = {}  # of pages that were read and not downloaded yet
+        self._pages = KeptPages()  # that were read and not downloaded yet, by number
 
     async def check(self) -> Account:
         """What the wiki is called, and as whom we read it."""
@@ -136,8 +137,8 @@ class MediaWikiConnector(Connector):
                 {"action": "parse", "pageid": page_id, "prop": "text|revid", "disableeditsection": 1}
             )
         )["parse"]
-        html = f"<html><body><article>{parsed['text']}</article></body></html>".encode()
-        self._html[page_id] = html
+        html = as_page(parsed["text"])
+        self._pages.keep(page_id, html)
         return Document(
             DocumentRef(ref.source_id, Stream(f"namespace:{page['ns']}", PAGE), {"page": page_id}),
             title=page["title"],
@@ -159,10 +160,14 @@ class MediaWikiConnector(Connector):
         """The HTML of a page, or an uploaded file."""
         if "page" in attachment.locator:
             page_id = str(attachment.locator["page"])
-            if page_id not in self._html:
+            html = self._pages.take(page_id)
+            if html is None:
                 stream = Stream(f"namespace:{self._config.namespaces[0]}", PAGE)
                 await self.fetch(DocumentRef(f"page:{page_id}", stream, {"page": page_id}))
-            yield self._html.pop(page_id)
+                html = self._pages.take(page_id)
+            if html is None:
+                raise SourceGone("The page was read too long ago.")
+            yield html
             return
         async for piece in self._http.stream(str(attachment.locator["url"])):
             yield piece
@@ -243,5 +248,11 @@ def _open(config: MediaWikiConfig, credentials: MediaWikiCredentials, limits: Co
 
 
 KIND = ConnectorKind(
-    "mediawiki", MediaWikiConfig, MediaWikiCredentials, _open, CHECKPOINT_VERSION, "MediaWiki"
+    "mediawiki",
+    MediaWikiConfig,
+    MediaWikiCredentials,
+    _open,
+    CHECKPOINT_VERSION,
+    "MediaWiki",
+    has_permissions=False,
 )

@@ -1,14 +1,17 @@
 """SharePoint and OneDrive, by Microsoft Graph: the document libraries of sites, and the drives of users.
 
-Each drive is a stream. `delta` without a token lists all files and folders of a drive, flat, a page at a time. The version of a
-file is the hash that Microsoft keeps of its bytes, or its tag of contents.
+Each drive is a stream. `delta` without a token lists all files and folders of a drive, flat, a page at a time; with the token that ends
+it, what changed since (microsoft_delta.py). The version of a file is the hash that Microsoft keeps of its bytes, or its tag of contents.
 
-A file is for those whom its permissions name: people and groups, whose members are looked up. Permissions are requested for every file, many in one request
-(`$batch`): whether a file inherits them can't be seen in a listing. Groups of a SharePoint site have no ids outside the site; they
+A file is for those whom its permissions name: people and groups, whose members are looked up. Permissions are requested for the files that
+`delta` names, many in one request (`$batch`): whether a file inherits them can't be seen in a listing. Those of the whole drive are
+compared in every run, and other ones lead to a complete listing. Groups of a SharePoint site have no ids outside the site; they
 are groups of that name here. What the whole organisation may open counts as public only with `organizationIsEveryone`.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -16,9 +19,9 @@ import httpx
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from gristmill.connectors import markup
-from gristmill.connectors.access_tokens import SignedInTransport, TokenRenewal
-from gristmill.connectors.files import FileFilter
+from gristmill.connectors.access_tokens import RefreshTokenRenewal, SignedInTransport, TokenRenewal
 from gristmill.connectors.json_values import as_dict, as_list, parse_time
+from gristmill.connectors.microsoft_delta import DeltaPage, DriveItems, parent_of
 from gristmill.connectors.microsoft_readers import GrantedReaders
 from gristmill.connectors.port import (
     Account,
@@ -29,27 +32,28 @@ from gristmill.connectors.port import (
     ConnectorKind,
     ConnectorLimits,
     Json,
-    OAuthFlow,
+    ToolGroup,
     scope_problems,
 )
 from gristmill.connectors.shared_files import (
     CHECKPOINT_VERSION,
     UNKNOWN_READERS,
+    DriveFilter,
     SharedFile,
+    SharedFileChanges,
     SharedFileConnector,
     SharedFilePage,
 )
+from gristmill.connectors.sign_in import MICROSOFT_AUTHORITY, microsoft_flow
 from gristmill.connectors.transport import rate_limited
 from gristmill.errors import SourceGone, Transient, Unreadable
 
 DEFAULT_URL = "https://graph.microsoft.com/v1.0"
-AUTHORITY = "https://login.microsoftonline.com"
-_PAGE_SIZE = 200
+_FLOW = microsoft_flow("Files.Read.All Sites.Read.All")
 _BATCH_SIZE = 20  # requests that Graph accepts in one
-_SELECT = "id,name,file,folder,root,deleted,size,cTag,eTag,lastModifiedDateTime,webUrl,parentReference"
 
 
-class MicrosoftDrivesConfig(FileFilter):
+class MicrosoftDrivesConfig(DriveFilter):
     """What to follow in SharePoint and OneDrive."""
 
     tenant: str = Field(
@@ -74,14 +78,14 @@ class MicrosoftDrivesConfig(FileFilter):
         description="Whether every user of Gristmill may see what the whole organisation may open.",
     )
     base_url: BaseUrl = Field(default=DEFAULT_URL, description="The address of Microsoft Graph.")
-    authority: BaseUrl = Field(default=AUTHORITY, description="The address that issues tokens.")
+    authority: BaseUrl = Field(default=MICROSOFT_AUTHORITY, description="The address that issues tokens.")
 
     @field_validator("sites")
     @classmethod
     def _check_addresses(cls, sites: list[str]) -> list[str]:
         for site in sites:
             if urlsplit(site).scheme != "https" or not urlsplit(site).netloc:
-                raise ValueError(f"{site} is not the address of a site: it begins with https://")
+                raise ValueError(f"{site!r} is not the address of a site: it begins with https://")
         return [site.rstrip("/") for site in sites]
 
     @model_validator(mode="after")
@@ -121,13 +125,9 @@ class MicrosoftDrivesConnector(SharedFileConnector):
         self._config, self._http = config, http
         self._drives: dict[str, str] | None = None
         self._missing: list[tuple[str, str]] = []
-        self._folders: dict[tuple[str, str], str] = {}  # paths, by drive and id
-        self._group_members: dict[str, set[str]] = {}
-
-    @property
-    def renewed_secrets(self) -> Mapping[str, str]:
-        """A new refresh token, if there is one."""
-        return self._http.renewed_secrets
+        self._items: dict[str, DriveItems] = {}  # by drive
+        # Of Entra ID; None for those whose members can't be asked for.
+        self._groups: dict[str, ToolGroup | None] = {}
 
     async def close(self) -> None:
         """Close its connections."""
@@ -176,41 +176,47 @@ class MicrosoftDrivesConnector(SharedFileConnector):
         self._drives = drives
         return drives
 
+    async def drive_readers_digest(self, drive: str) -> str:
+        """Whom the permissions of a drive's root name."""
+        try:
+            permissions = await self._all_pages(f"/drives/{drive}/root/permissions", None)
+        except (SourceGone, Unreadable):
+            return ""
+        readers = GrantedReaders.of(permissions)
+        names = [readers.emails, readers.users, readers.groups, readers.site_groups]
+        contents = json.dumps([readers.is_everyone, *(sorted(each) for each in names)])
+        return hashlib.sha256(contents.encode()).hexdigest()[:24]
+
     async def list_files(self, drive: str, cursor: str | None) -> SharedFilePage:
         """A page of the files of a drive; the cursor is the address of the page."""
-        first = {"$select": _SELECT, "$top": _PAGE_SIZE}
-        response = await self._http.get(cursor or f"/drives/{drive}/root/delta", None if cursor else first)
-        data = as_dict(response.data)
-        items = {
-            str(item.get("id")): item
-            for item in map(as_dict, as_list(data.get("value")))
-            if "deleted" not in item
-        }
-        for item in items.values():
-            if "folder" in item or "root" in item:
-                await self._remember_folder(drive, item)
-        files = {item_id: item for item_id, item in items.items() if "file" in item}
-        audiences = await self._audiences_of(drive, list(files))
+        page = await self._items_of(drive).read_page(cursor)
         return SharedFilePage(
-            [
-                await self._describe_file(drive, item, audiences[item_id])
-                for item_id, item in files.items()
-                if item_id in audiences
-            ],
-            str(data.get("@odata.nextLink") or "") or None,
+            await self._describe_files(drive, page), page.at, page.next_link, page.delta_link
+        )
+
+    async def read_changes(self, drive: str, token: str) -> SharedFileChanges:
+        """What changed in a drive; the token is the address of the page."""
+        page = await self._items_of(drive).read_page(token)
+        following = page.next_link or page.delta_link
+        if following is None:
+            raise Unreadable("Microsoft Graph returned changes without a link.", code="connector_refused")
+        files = [] if page.has_root_changed else await self._describe_files(drive, page)
+        return SharedFileChanges(
+            files,
+            page.at,
+            following,
+            has_more=page.next_link is not None,
+            gone_ids=page.gone_ids | page.files.keys() - {file.id for file in files},
+            folders=page.folders,
+            must_list=page.has_root_changed,
         )
 
     async def find_file(self, drive: str, file_id: str) -> SharedFile:
         """One file as it is now."""
-        item = as_dict((await self._http.get(f"/drives/{drive}/items/{file_id}", {"$select": _SELECT})).data)
-        if "file" not in item or "deleted" in item:
-            raise SourceGone("It is no longer a file.")
+        item = await self._items_of(drive).find(file_id)
         audiences = await self._audiences_of(drive, [file_id])
         if file_id not in audiences:
             raise SourceGone("The file is no longer there.")
-        parent = as_dict(item.get("parentReference"))
-        if "path" in parent:
-            self._folders[drive, str(parent.get("id"))] = _path_below_root(str(parent["path"]))
         return await self._describe_file(drive, item, audiences[file_id])
 
     async def read_file(self, locator: Json) -> AsyncIterator[bytes]:
@@ -235,24 +241,16 @@ class MicrosoftDrivesConnector(SharedFileConnector):
             following, params = str(data.get("@odata.nextLink") or "") or None, None
         return entries
 
-    async def _remember_folder(self, drive: str, item: dict[str, Any]) -> None:
-        if "root" in item:
-            path = ""
-        else:
-            path = _join(await self._folder_path(drive, item), str(item.get("name") or ""))
-        self._folders[drive, str(item.get("id"))] = path
+    def _items_of(self, drive: str) -> DriveItems:
+        return self._items.setdefault(drive, DriveItems(self._http, drive))
 
-    async def _folder_path(self, drive: str, item: dict[str, Any]) -> str:
-        """The path of the folder that an item is in. Listings name folders before what is in them, as a rule."""
-        parent_id = str(as_dict(item.get("parentReference")).get("id") or "")
-        if (drive, parent_id) not in self._folders:
-            params = {"$select": "id,name,root,parentReference"}
-            parent = as_dict((await self._http.get(f"/drives/{drive}/items/{parent_id}", params)).data)
-            above = _path_below_root(str(as_dict(parent.get("parentReference")).get("path") or ""))
-            self._folders[drive, parent_id] = (
-                "" if "root" in parent else _join(above, str(parent.get("name")))
-            )
-        return self._folders[drive, parent_id]
+    async def _describe_files(self, drive: str, page: DeltaPage) -> list[SharedFile]:
+        """The files of a page, without those that are gone by now."""
+        audiences = await self._audiences_of(drive, list(page.files))
+        return [
+            await self._describe_file(drive, page.files[item_id], audience)
+            for item_id, audience in audiences.items()
+        ]
 
     async def _describe_file(self, drive: str, item: dict[str, Any], audience: Audience) -> SharedFile:
         item_id, file = str(item["id"]), as_dict(item.get("file"))
@@ -261,7 +259,8 @@ class MicrosoftDrivesConnector(SharedFileConnector):
         version = as_dict(file.get("hashes")).get("quickXorHash") or item.get("cTag") or item.get("eTag")
         return SharedFile(
             item_id,
-            path=_join(await self._folder_path(drive, item), name),
+            title=name,
+            folder=await self._items_of(drive).folders.path_of(parent_of(item)),
             name=name,
             version=str(version),
             audience=audience,
@@ -291,19 +290,21 @@ class MicrosoftDrivesConnector(SharedFileConnector):
                     audiences[item_id] = audience
         return audiences
 
-    async def _group_emails(self, group: str) -> set[str]:
-        """The addresses of the people in a group of Entra ID, and in groups within it; none if the app may not ask."""
-        if group not in self._group_members:
+    async def _find_group(self, group: str, name: str) -> ToolGroup | None:
+        """A group of Entra ID with the people in it, and in groups within it; None if the app may not ask for them."""
+        if group not in self._groups:
             path = f"/groups/{group}/transitiveMembers/microsoft.graph.user"
             try:
                 members = await self._all_pages(path, {"$select": "id,mail,userPrincipalName", "$top": 999})
             except (SourceGone, Unreadable):
-                members = []
-            addresses = {
-                str(user.get("mail") or user.get("userPrincipalName") or "").lower() for user in members
-            }
-            self._group_members[group] = {address for address in addresses if "@" in address}
-        return self._group_members[group]
+                self._groups[group] = None
+            else:
+                addresses = {
+                    str(user.get("mail") or user.get("userPrincipalName") or "").lower() for user in members
+                }
+                emails = frozenset(address for address in addresses if "@" in address)
+                self._groups[group] = ToolGroup(group, name, emails)
+        return self._groups[group]
 
     async def _audience_in(self, response: dict[str, Any]) -> Audience | None:
         status, body = int(response.get("status") or 0), as_dict(response.get("body"))
@@ -313,10 +314,10 @@ class MicrosoftDrivesConnector(SharedFileConnector):
                 if more := body.get("@odata.nextLink"):
                     permissions += await self._all_pages(str(more), None)
                 readers = GrantedReaders.of(permissions)
-                for group in sorted(readers.groups):
-                    readers.emails |= await self._group_emails(group)
+                groups = [await self._find_group(group, name) for group, name in readers.groups.items()]
                 return readers.audience(
-                    everybody=readers.is_everyone and self._config.organization_is_everyone
+                    everybody=readers.is_everyone and self._config.organization_is_everyone,
+                    tool_groups=[group for group in groups if group is not None],
                 )
             case 404 | 410:
                 return None
@@ -327,15 +328,6 @@ class MicrosoftDrivesConnector(SharedFileConnector):
                 raise Transient(f"Microsoft Graph returned status {status}.", code="connector_unavailable")
             case _:
                 return Audience(UNKNOWN_READERS, complete=False)
-
-
-def _path_below_root(path: str) -> str:
-    """`guides/deep` of `/drives/ID/root:/guides/deep`."""
-    return unquote(path.partition("root:")[2]).strip("/")
-
-
-def _join(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if folder else name
 
 
 def _open(
@@ -353,19 +345,16 @@ def _open(
             "scope": f"{graph.scheme}://{graph.netloc}/.default",
             "grant_type": "client_credentials",
         }
-        if credentials.refresh_token is not None:
-            form |= {
-                "grant_type": "refresh_token",
-                "refresh_token": credentials.refresh_token.get_secret_value(),
-            }
-        url = _authority("token")(config)
-        renewal = TokenRenewal(limits.transport(url, {}), url, lambda: form)
-    http = SignedInTransport(limits.transport(config.base_url, headers), renewal)
-    return MicrosoftDrivesConnector(config, http, limits.attachment_limit)
-
-
-def _authority(endpoint: str) -> Callable[[MicrosoftDrivesConfig], str]:
-    return lambda config: f"{config.authority}/{config.tenant}/oauth2/v2.0/{endpoint}"
+        url = _FLOW.token_url(config)
+        http = limits.transport(url, {})
+        if credentials.refresh_token is None:
+            renewal = TokenRenewal(http, url, lambda: form)
+        else:
+            form["grant_type"] = "refresh_token"
+            token = credentials.refresh_token.get_secret_value()
+            renewal = RefreshTokenRenewal(http, url, lambda: form, token, limits.secrets)
+    signed_in = SignedInTransport(limits.transport(config.base_url, headers), renewal)
+    return MicrosoftDrivesConnector(config, signed_in, limits.attachment_limit)
 
 
 KIND = ConnectorKind(
@@ -375,5 +364,6 @@ KIND = ConnectorKind(
     _open,
     CHECKPOINT_VERSION,
     "SharePoint, OneDrive",
-    OAuthFlow(_authority("authorize"), _authority("token"), "Files.Read.All Sites.Read.All offline_access"),
+    _FLOW,
+    reports_changes=True,
 )

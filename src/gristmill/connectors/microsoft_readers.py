@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gristmill.connectors.json_values import as_dict, as_list
-from gristmill.connectors.port import Audience
+from gristmill.connectors.port import Audience, ToolGroup
 
 # How SharePoint names "Everyone" and "Everyone except external users".
 _EVERYONE = ("c:0(.s|true", "c:0-.f|rolemanager|spo-grid-all-users")
@@ -20,7 +20,7 @@ class GrantedReaders:
     is_everyone: bool = False
     emails: set[str] = field(default_factory=set[str])
     users: dict[str, str] = field(default_factory=dict[str, str])
-    groups: set[str] = field(default_factory=set[str])  # of Entra ID
+    groups: dict[str, str] = field(default_factory=dict[str, str])  # of Entra ID: names by id
     site_groups: set[str] = field(default_factory=set[str])
 
     @classmethod
@@ -42,7 +42,7 @@ class GrantedReaders:
         if login.startswith(_EVERYONE):
             self.is_everyone = True
         elif group.get("id"):
-            self.groups.add(str(group["id"]))
+            self.groups[str(group["id"])] = str(group.get("displayName") or group["id"])
         elif "@" in email:
             self.emails.add(email)
         elif user.get("id"):
@@ -50,9 +50,16 @@ class GrantedReaders:
         elif name := site_group.get("loginName") or site_group.get("displayName"):
             self.site_groups.add(str(name))
 
-    def audience(self, *, everybody: bool) -> Audience:
-        """These readers, with a key that follows from them."""
-        groups = self.groups | self.site_groups
+    def audience(self, *, everybody: bool, tool_groups: Sequence[ToolGroup]) -> Audience:
+        """These readers, with a key that follows from them, but not from who is in the groups: `tool_groups` have their members."""
+        groups = {*self.groups, *self.site_groups}
         contents = json.dumps([everybody, sorted(self.emails), sorted(self.users), sorted(groups)])
         key = f"readers:{hashlib.sha256(contents.encode()).hexdigest()[:24]}"
-        return Audience(key, everybody, frozenset(self.emails), self.users, frozenset(groups))
+        return Audience(
+            key,
+            everybody,
+            frozenset(self.emails),
+            self.users,
+            frozenset(groups),
+            tool_groups=tool_groups,
+        )

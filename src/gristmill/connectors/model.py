@@ -50,6 +50,7 @@ class ConnectorRow:
     created_at: datetime
     updated_at: datetime
     base_ids: list[BaseId]
+    read_at: datetime  # when this row was read; what its tool says later is at least as new
     org_id: OrgId = LOCAL_ORG
     next_sync_at: datetime | None = None  # according to its schedule
 
@@ -141,6 +142,18 @@ class RunLogLine:
     at: datetime
     level: RunLogLevel
     message: str
+
+
+@dataclass(frozen=True)
+class GroupSummary:
+    """A group of a connector's tool, with the number of its members."""
+
+    id: UUID
+    key: str
+    name: str
+    complete: bool
+    as_of: datetime
+    member_count: int
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,9 @@ from gristmill import faults, secret_references
 from gristmill.connectors import admin
 from gristmill.connectors.json_values import as_dict
 from gristmill.connectors.model import ConnectorChanges, ConnectorId, ConnectorRow
-from gristmill.connectors.port import ConnectorKind, OAuthFlow
+from gristmill.connectors.port import ConnectorForm
 from gristmill.connectors.registry import ConnectorRegistry, credentials_purpose
+from gristmill.connectors.sign_in import OAuthFlow
 from gristmill.db import Database
 from gristmill.errors import Conflict, Invalid, Permanent, WorkError
 from gristmill.vault import Vault
@@ -32,9 +33,11 @@ _LIFETIME = 600.0  # seconds
 _MAX_BYTES = 1 << 20
 
 
-def begin_sign_in(vault: Vault, registry: ConnectorRegistry, row: ConnectorRow, redirect_uri: str) -> str:
+async def begin_sign_in(
+    vault: Vault, registry: ConnectorRegistry, row: ConnectorRow, redirect_uri: str
+) -> str:
     """The address of the tool's page, at which a person consents; it sends them to `redirect_uri`."""
-    kind, flow = _flow_of(registry, row)
+    config, flow = _flow_of(registry, row)
     credentials = _credentials_of(vault, row)
     if not credentials.get("client_id") or not credentials.get("client_secret"):
         raise Conflict(
@@ -53,7 +56,7 @@ def begin_sign_in(vault: Vault, registry: ConnectorRegistry, row: ConnectorRow, 
     )
     query = {
         "response_type": "code",
-        "client_id": credentials["client_id"],
+        "client_id": await secret_references.resolve(str(credentials["client_id"])),
         "redirect_uri": redirect_uri,
         "scope": flow.scope,
         "state": base64.urlsafe_b64encode(vault.seal(state, _PURPOSE)).decode(),
@@ -61,7 +64,9 @@ def begin_sign_in(vault: Vault, registry: ConnectorRegistry, row: ConnectorRow, 
         "code_challenge_method": "S256",
         **flow.parameters,
     }
-    return f"{flow.authorize_url(kind.config.model_validate(row.config))}?{urlencode(query)}"
+    if "@" in str(credentials.get("username")):
+        query["login_hint"] = credentials["username"]
+    return f"{flow.authorize_url(config)}?{urlencode(query)}"
 
 
 async def finish_sign_in(
@@ -71,22 +76,25 @@ async def finish_sign_in(
     pending = _open_state(vault, state)
     async with db.connection() as tx:
         row = await admin.require_connector(tx, ConnectorId(pending["connector"]))
-    kind, flow = _flow_of(registry, row)
+    config, flow = _flow_of(registry, row)
     credentials = _credentials_of(vault, row)
-    token = await _exchange(registry, kind, flow, row, credentials, pending, code)
+    token = await _exchange(registry, flow.token_url(config), credentials, pending, code)
     await faults.point("oauth.exchanged")
     changes = ConnectorChanges(credentials={**credentials, "refresh_token": token})
     return await admin.change(db, vault, registry, row.id, changes)
 
 
-def _flow_of(registry: ConnectorRegistry, row: ConnectorRow) -> tuple[ConnectorKind, OAuthFlow]:
+def _flow_of(registry: ConnectorRegistry, row: ConnectorRow) -> tuple[ConnectorForm, OAuthFlow]:
+    """The configuration of a connector, and how people sign in at its tool."""
     kind = registry.kind(row.type)
-    if kind.oauth is None:
+    config = kind.config.model_validate(row.config)
+    flow = kind.oauth(config) if callable(kind.oauth) else kind.oauth
+    if flow is None:
         raise Conflict(
-            f"{kind.title or kind.name} has no sign-in. Enter its credentials instead.",
+            f"{kind.title or kind.name} has no sign-in with these settings. Enter its credentials instead.",
             code="oauth_not_supported",
         )
-    return kind, kind.oauth
+    return config, flow
 
 
 def _credentials_of(vault: Vault, row: ConnectorRow) -> dict[str, Any]:
@@ -105,13 +113,7 @@ def _open_state(vault: Vault, state: str) -> dict[str, Any]:
 
 
 async def _exchange(
-    registry: ConnectorRegistry,
-    kind: ConnectorKind,
-    flow: OAuthFlow,
-    row: ConnectorRow,
-    credentials: dict[str, Any],
-    pending: dict[str, Any],
-    code: str,
+    registry: ConnectorRegistry, url: str, credentials: dict[str, Any], pending: dict[str, Any], code: str
 ) -> str:
     """The refresh token; no transaction is open while the tool answers."""
     resolved = as_dict(json.loads(await secret_references.resolve_json(json.dumps(credentials))))
@@ -123,7 +125,6 @@ async def _exchange(
         "client_secret": resolved["client_secret"],
         "code_verifier": pending["verifier"],
     }
-    url = flow.token_url(kind.config.model_validate(row.config))
     http = registry.limits.transport(url, {})
     try:
         body = await http.raw(

@@ -4,11 +4,14 @@
 `allow_private_addresses`, an endpoint must use https and have a public address. Only the credentials of the connector are
 used, never those of the machine. The ETag of an object is its mark. obstore does not return the header `Retry-After`: after
 a rate limit the run waits a minute.
+
+A run that was interrupted in the middle of a listing resumes it after the last name. Some stores ignore that and list everything
+again, which does no harm; one that lists nothing is asked for everything.
 """
 
 import json
 import re
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -131,6 +134,8 @@ class ObjectStoreConnector(FileConnector):
         super().__init__(tool, f"bucket:{name}/{config.prefix}", config, limits.attachment_limit)
         self._name, self._store, self._prefix = name, store, config.prefix
         self._endpoint, self._web_url, self._limits = config.endpoint, web_url, limits
+        self._pages: AsyncIterator[Sequence[Any]] | None = None  # of the listing that goes on
+        self._last_cursor: str | None = None  # of the page that it returned last
 
     async def check(self) -> Account:
         """Whether the bucket can be listed."""
@@ -138,16 +143,25 @@ class ObjectStoreConnector(FileConnector):
         return Account(self._name, urlsplit(self._web_url).netloc)
 
     async def list_files(self, cursor: str | None) -> FilePage:
-        """A page of the objects, by name; the cursor is the last name."""
+        """A page of the objects; the cursor is the last name. A listing that goes on is continued by the store's own tokens."""
         await self._check_address()
-        stream = self._store.list(self._prefix or None, offset=cursor, chunk_size=_PAGE_SIZE)
+        is_resumed = cursor is not None and cursor != self._last_cursor
+        pages = self._pages
+        if pages is None or cursor is None or is_resumed:
+            pages = self._store.list(self._prefix or None, offset=cursor, chunk_size=_PAGE_SIZE)
+        self._pages, self._last_cursor = pages, None  # after an error, the listing is resumed by name
         with self._translate_errors(is_listing=True):
             try:
-                objects = await anext(stream)
+                objects = await anext(pages)
             except StopAsyncIteration:
-                return FilePage([])
+                objects = ()
+        if is_resumed and not objects:
+            # OneLake returns nothing where it should start at a name. Nothing may be deleted because of that.
+            raise SourceGone(f"{self._name} lists nothing after {cursor}: the listing starts over.")
+        if len(objects) == _PAGE_SIZE:
+            self._last_cursor = str(objects[-1]["path"])
         files = [self._file(entry) for entry in objects if not entry["path"].endswith("/")]
-        return FilePage(files, objects[-1]["path"] if len(objects) == _PAGE_SIZE else None)
+        return FilePage(files, self._last_cursor)
 
     async def find_file(self, path: str) -> RemoteFile:
         """One object as it is now."""
@@ -168,7 +182,7 @@ class ObjectStoreConnector(FileConnector):
         modified = entry["last_modified"]
         return RemoteFile(
             path,
-            mark=entry["e_tag"] or entry["version"] or f"{modified.isoformat()} {entry['size']}",
+            mark=_quote_etag(entry["e_tag"]) or entry["version"] or f"{modified.isoformat()} {entry['size']}",
             size=entry["size"],
             updated_at=modified,
             url=f"{self._web_url}/{quote(str(entry['path']))}",
@@ -224,12 +238,29 @@ class ObjectStoreConnector(FileConnector):
                 return Unreadable(f"{self._name} returned status {status}.", code="connector_refused")
 
 
+def _quote_etag(etag: str | None) -> str | None:
+    """An ETag in quotes: Azure's listings name it without them, and everything else with them."""
+    return etag if etag is None or etag.endswith('"') else f'"{etag}"'
+
+
 def _status(error: Exception) -> int | None:
     text = str(error)
     if "incorrectly configured region" in text:
         return 301
     match = _STATUS.search(text)
     return None if match is None else int(match[1])
+
+
+def _open_store(
+    store_class: Callable[..., ObjectStore], name: str, options: dict[str, Any], limits: ConnectorLimits
+) -> ObjectStore:
+    try:
+        return store_class(
+            name, client_options={"allow_http": limits.allow_private}, retry_config=_RETRIES, **options
+        )
+    except BaseError:
+        # A key that is not base64 or PEM. Without the error's text: it may repeat it.
+        raise CredentialsRejected(f"The credentials for {name} are incomplete. Copy them again.") from None
 
 
 def _open_s3(config: S3Config, credentials: S3Credentials, limits: ConnectorLimits) -> Connector:
@@ -240,15 +271,8 @@ def _open_s3(config: S3Config, credentials: S3Credentials, limits: ConnectorLimi
         if secret is None
         else {"access_key_id": credentials.access_key_id, "secret_access_key": secret.get_secret_value()}
     )
-    store = S3Store(
-        config.bucket,
-        endpoint=endpoint,
-        region=config.region,
-        virtual_hosted_style_request=False,
-        client_options={"allow_http": limits.allow_private},
-        retry_config=_RETRIES,
-        **options,
-    )
+    options |= {"endpoint": endpoint, "region": config.region, "virtual_hosted_style_request": False}
+    store = _open_store(S3Store, config.bucket, options, limits)
     return ObjectStoreConnector("s3", config.bucket, store, config, f"{endpoint}/{config.bucket}", limits)
 
 
@@ -258,7 +282,9 @@ def service_account(key: str, endpoint: str | None) -> str:
         fields = json.loads(key)
         account = {name: str(fields[name]) for name in ("private_key", "private_key_id", "client_email")}
     except (ValueError, KeyError, TypeError):
-        raise ValueError("the key of a service account is JSON with private_key and client_email") from None
+        raise ValueError(
+            "must be the key of a service account: JSON with private_key and client_email"
+        ) from None
     return json.dumps(
         {"type": "service_account", **account, **({"gcs_base_url": endpoint} if endpoint else {})}
     )
@@ -267,14 +293,11 @@ def service_account(key: str, endpoint: str | None) -> str:
 def _open_gcs(config: GcsConfig, credentials: GcsCredentials, limits: ConnectorLimits) -> Connector:
     key = credentials.service_account_key
     options: dict[str, Any] = {"skip_signature": True}
+    if config.endpoint is not None:
+        options["base_url"] = config.endpoint
     if key is not None:
         options = {"service_account_key": service_account(key.get_secret_value(), config.endpoint)}
-    store = GCSStore(
-        config.bucket,
-        client_options={"allow_http": limits.allow_private},
-        retry_config=_RETRIES,
-        **options,
-    )
+    store = _open_store(GCSStore, config.bucket, options, limits)
     web_url = f"{config.endpoint or 'https://storage.cloud.google.com'}/{config.bucket}"
     return ObjectStoreConnector("gcs", config.bucket, store, config, web_url, limits)
 
@@ -286,14 +309,8 @@ def _open_azure(config: AzureConfig, credentials: AzureCredentials, limits: Conn
         options = {"account_key": credentials.account_key.get_secret_value()}
     elif credentials.sas_token is not None:
         options = {"sas_token": credentials.sas_token.get_secret_value()}
-    store = AzureStore(
-        config.container,
-        account_name=config.account,
-        endpoint=endpoint,
-        client_options={"allow_http": limits.allow_private},
-        retry_config=_RETRIES,
-        **options,
-    )
+    options |= {"account_name": config.account, "endpoint": endpoint}
+    store = _open_store(AzureStore, config.container, options, limits)
     return ObjectStoreConnector(
         "azure",
         f"{config.account}/{config.container}",
@@ -304,9 +321,25 @@ def _open_azure(config: AzureConfig, credentials: AzureCredentials, limits: Conn
     )
 
 
-S3 = ConnectorKind("s3", S3Config, S3Credentials, _open_s3, CHECKPOINT_VERSION, "Amazon S3, MinIO, R2")
-GCS = ConnectorKind("gcs", GcsConfig, GcsCredentials, _open_gcs, CHECKPOINT_VERSION, "Google Cloud Storage")
+S3 = ConnectorKind(
+    "s3", S3Config, S3Credentials, _open_s3, CHECKPOINT_VERSION, "Amazon S3, MinIO, R2", has_permissions=False
+)
+GCS = ConnectorKind(
+    "gcs",
+    GcsConfig,
+    GcsCredentials,
+    _open_gcs,
+    CHECKPOINT_VERSION,
+    "Google Cloud Storage",
+    has_permissions=False,
+)
 AZURE = ConnectorKind(
-    "azure", AzureConfig, AzureCredentials, _open_azure, CHECKPOINT_VERSION, "Azure Blob Storage"
+    "azure",
+    AzureConfig,
+    AzureCredentials,
+    _open_azure,
+    CHECKPOINT_VERSION,
+    "Azure Blob Storage",
+    has_permissions=False,
 )
 KINDS = (S3, GCS, AZURE)

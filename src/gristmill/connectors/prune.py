@@ -48,6 +48,7 @@ class Pruner:
             await faults.point("prune.guarded")
             async with self._db.transaction() as tx:
                 await jobs.fence(tx, job)
+                await store.require_unchanged(tx, row)
                 await store.hold_deletions(tx, run.id, len(stale))
                 message = f"{len(stale)} of {total} documents seem to be gone: not deleted, because they are so many."
                 await store.add_log_line(tx, run.id, message, "warning")

@@ -4,24 +4,28 @@ insert into connector (id, org_id, name, type, config, credentials, schedule, ac
 values (%(id)s, %(org)s, %(name)s, %(type)s, %(config)s, %(credentials)s, %(schedule)s, %(acl_schedule)s, %(enabled)s,
         %(acl)s::text[])
 on conflict do nothing
-returning *, array[]::uuid[] as base_ids;
+returning *, array[]::uuid[] as base_ids, clock_now() as read_at;
 
 -- name: connector
 -- One connector, with the bases that it feeds.
 select c.*, array(select b.base_id from connector_base b join base on base.id = b.base_id and base.status <> 'deleting'
                    where b.connector_id = c.id order by b.base_id) as base_ids,
-       (select s.next_at from schedule s where s.name = 'connector:' || c.id) as next_sync_at
+       clock_now() as read_at, (select s.next_at from schedule s where s.name = 'connector:' || c.id) as next_sync_at
   from connector c where c.id = %(id)s;
 
 -- name: lock_connector
 -- Locks a connector's row until the transaction ends.
 select id from connector where id = %(id)s for no key update;
 
+-- name: share_connector
+-- Keeps a connector as it is until the transaction ends.
+select id from connector where id = %(id)s for share;
+
 -- name: connectors
 -- Connectors of an organisation, oldest first, after a cursor; optionally of one name or one base.
 select c.*, array(select b.base_id from connector_base b join base on base.id = b.base_id and base.status <> 'deleting'
                    where b.connector_id = c.id order by b.base_id) as base_ids,
-       (select s.next_at from schedule s where s.name = 'connector:' || c.id) as next_sync_at
+       clock_now() as read_at, (select s.next_at from schedule s where s.name = 'connector:' || c.id) as next_sync_at
   from connector c
  where c.org_id = %(org)s
    and (%(after)s::uuid is null or c.id > %(after)s) and (%(name)s::text is null or lower(c.name) = lower(%(name)s))
@@ -68,10 +72,13 @@ select b.base_id, i.id as item_id, b.filled and i.id is null as is_deleted
 update connector_base set item_id = %(item)s, filled = true where connector_id = %(connector)s and base_id = %(base)s;
 
 -- name: forget_checkpoints
--- Has the next run read every stream from its beginning, and every document whatever its mark.
+-- Has the open run, or the next one, read every stream from its beginning, and every document whatever its mark.
 with unmarked as (
-    update connector_document set mark = null where connector_id = %(id)s and mark is not null)
-update connector_stream set checkpoint = null, checkpoint_version = null where connector_id = %(id)s;
+    update connector_document set mark = null where connector_id = %(id)s and mark is not null),
+restarted as (
+    update connector_run set stage = 'reading' where connector_id = %(id)s and completed_at is null and stage = 'pruning')
+update connector_stream set checkpoint = null, checkpoint_version = null, listed = false, last_run_id = null
+ where connector_id = %(id)s;
 
 -- name: begin_run
 -- () -> running; the connector shows it at once.
@@ -195,15 +202,22 @@ select count(*)::int from connector_base b join item r on r.parent_id = b.item_i
 select scope, kind, checkpoint_version, checkpoint, listing, listed, lost, last_run_id
   from connector_stream where connector_id = %(connector)s;
 
+-- name: stream
+-- One stream of a connector, with its checkpoint.
+select scope, kind, checkpoint_version, checkpoint, listing, listed, lost, last_run_id
+  from connector_stream where connector_id = %(connector)s and scope = %(scope)s and kind = %(kind)s;
+
 -- name: save_stream
 -- A run reports on a stream: saves its checkpoint, begins, continues or completes its listing; the listing's number.
+-- What follows a complete listing in the same run leaves it complete.
 insert into connector_stream as s (connector_id, scope, kind, checkpoint_version, checkpoint, listing, listed, lost, last_run_id)
-values (%(connector)s, %(scope)s, %(kind)s, %(version)s, %(checkpoint)s::jsonb, %(begins)s::int, %(completes)s, %(lost)s,
+values (%(connector)s, %(scope)s, %(kind)s, %(version)s, %(checkpoint)s::jsonb, %(begins)s::boolean::int, %(completes)s, %(lost)s,
         %(run)s)
 on conflict (connector_id, scope, kind) do update
    set checkpoint_version = coalesce(excluded.checkpoint_version, s.checkpoint_version), checkpoint = coalesce(excluded.checkpoint, s.checkpoint),
-       listing = s.listing + %(begins)s::int, listed = %(completes)s, lost = %(lost)s,
-       last_run_id = excluded.last_run_id, updated_at = clock_now()
+       listing = s.listing + %(begins)s::boolean::int, lost = %(lost)s,
+       listed = %(completes)s or (s.listed and s.last_run_id = %(run)s and not %(begins)s::boolean),
+       last_run_id = case when %(reports)s then excluded.last_run_id else s.last_run_id end, updated_at = clock_now()
 returning listing;
 
 -- name: delete_unfollowed_streams
@@ -219,21 +233,24 @@ select source_id, hash, audience, mark from connector_document
  where connector_id = %(connector)s and source_id = any (%(sources)s::text[]);
 
 -- name: save_documents
--- Saves what is known of documents that were read.
-insert into connector_document as d (connector_id, source_id, scope, kind, locator, hash, audience, seen, mark)
-select %(connector)s, u.source_id, %(scope)s, %(kind)s, u.locator, u.hash, u.audience, %(listing)s, u.mark
-  from unnest(%(sources)s::text[], %(locators)s::jsonb[], %(hashes)s::bytea[], %(audiences)s::text[], %(marks)s::text[])
-       u(source_id, locator, hash, audience, mark)
+-- Saves what is known of documents that were read. An audience that was asked for later stays.
+insert into connector_document as d
+       (connector_id, source_id, scope, kind, locator, hash, audience, audience_as_of, seen, mark, folders)
+select %(connector)s, u.source_id, %(scope)s, %(kind)s, u.locator, u.hash, u.audience, %(asked_at)s, %(listing)s, u.mark, u.folders
+  from unnest(%(sources)s::text[], %(locators)s::jsonb[], %(hashes)s::bytea[], %(audiences)s::text[], %(marks)s::text[],
+              %(folders)s::jsonb[]) u(source_id, locator, hash, audience, mark, folders)
  order by u.source_id
 on conflict (connector_id, source_id) do update
    set scope = excluded.scope, kind = excluded.kind, locator = excluded.locator, hash = excluded.hash,
-       audience = excluded.audience, seen = excluded.seen, mark = excluded.mark;
+       audience = case when d.audience_as_of > excluded.audience_as_of then d.audience else excluded.audience end,
+       audience_as_of = greatest(d.audience_as_of, excluded.audience_as_of),
+       seen = excluded.seen, mark = excluded.mark, folders = excluded.folders, missing = false;
 
 -- name: mark_documents_seen
--- Records that a listing named documents.
-update connector_document set seen = %(listing)s
+-- Records that a listing, or a report of changes, named documents.
+update connector_document set seen = %(listing)s, missing = false
  where connector_id = %(connector)s and scope = %(scope)s and kind = %(kind)s and source_id = any (%(sources)s::text[])
-   and seen <> %(listing)s;
+   and (seen <> %(listing)s or missing);
 
 -- name: delete_documents
 -- Forgets documents that the tool no longer has.
@@ -241,18 +258,18 @@ delete from connector_document where connector_id = %(connector)s and source_id 
 
 -- name: stale_documents
 -- Documents that the tool no longer seems to have.
--- A complete listing did not name them, their scope is lost, or the run did not report on their stream. All but those of a
--- lost scope must be verified: the tool is asked for each of them.
+-- A complete listing did not name them, the tool reports them as gone, their scope is lost, or the run did not report on their
+-- stream. All but those of a lost scope must be verified: the tool is asked for each of them.
 select d.source_id, d.scope, d.kind, d.locator, not coalesce(s.lost, false) as must_verify
   from connector_document d
   left join connector_stream s on s.connector_id = d.connector_id and s.scope = d.scope and s.kind = d.kind
  where d.connector_id = %(connector)s
-   and (s.connector_id is null or s.lost or s.last_run_id is distinct from %(run)s or (s.listed and d.seen < s.listing))
+   and (s.connector_id is null or s.lost or s.last_run_id is distinct from %(run)s or d.missing)
  order by d.source_id;
 
--- name: document_refs
+-- name: known_refs
 -- All documents that are known.
-select source_id, scope, kind, locator from connector_document where connector_id = %(connector)s;
+select source_id, scope, kind, locator, mark, missing as is_missing from connector_document where connector_id = %(connector)s;
 
 -- name: count_documents
 -- How many documents are known.
@@ -268,48 +285,27 @@ on conflict (connector_id, source_id) do update
    set run_id = excluded.run_id, attempts = f.attempts + 1, error_code = excluded.error_code,
        error_message = excluded.error_message, locator = excluded.locator, failed_at = clock_now();
 
+-- name: count_failures_of
+-- How many of these documents a run could not read.
+select count(*)::int from connector_failure
+ where connector_id = %(connector)s and source_id = any (%(sources)s::text[]) and run_id = %(run)s and error_code <> 'not_read_yet';
+
 -- name: delete_failures
 -- Forgets failures of documents that were read after all, or are gone.
 delete from connector_failure where connector_id = %(connector)s and source_id = any (%(sources)s::text[]);
 
 -- name: save_unread
--- Notes the documents that a listing named and that were never read, or that have another mark than when they were read.
--- A companion is noted if its main document is.
+-- Notes the documents that a listing named and whose present state was not read:
+-- never read, with another mark now, or missing until now.
 insert into connector_failure
        (connector_id, source_id, scope, kind, locator, run_id, error_code, error_message, attempts, content_mark)
 select %(connector)s, u.source_id, u.scope, u.kind, u.locator, %(run)s, %(code)s, %(message)s, 0, u.content_mark
-  from unnest(%(mains)s::text[], %(sources)s::text[], %(scopes)s::text[], %(kinds)s::text[], %(locators)s::jsonb[],
-              %(marks)s::text[], %(content_marks)s::text[])
-       u(main, source_id, scope, kind, locator, mark, content_mark)
- where not exists (select from connector_document d where d.connector_id = %(connector)s and d.source_id = u.main
-                      and (u.mark is null or d.mark = u.mark))
-   and not exists (select from connector_failure f where f.connector_id = %(connector)s and f.source_id = u.main)
+  from unnest(%(sources)s::text[], %(scopes)s::text[], %(kinds)s::text[], %(locators)s::jsonb[], %(marks)s::text[],
+              %(content_marks)s::text[])
+       u(source_id, scope, kind, locator, mark, content_mark)
+ where not exists (select from connector_document d where d.connector_id = %(connector)s and d.source_id = u.source_id
+                      and (u.mark is null or d.mark = u.mark) and not d.missing)
 on conflict (connector_id, source_id) do nothing;
-
--- name: moved_documents
--- Documents that a complete listing no longer names, whose contents it names under one id that is new.
--- The contents must be those of one missing document and one new one: of two equal files, either could be the one that moved.
-with missing as (
-    select d.source_id, d.scope, d.kind, d.mark, count(*) over (partition by d.scope, d.kind, d.mark) as copies
-      from connector_document d
-      join connector_stream s on s.connector_id = d.connector_id and s.scope = d.scope and s.kind = d.kind
-     where d.connector_id = %(connector)s and s.listed and d.seen < s.listing and d.mark is not null),
-new as (
-    select f.source_id, f.scope, f.kind, f.content_mark, count(*) over (partition by f.scope, f.kind, f.content_mark) as copies
-      from connector_failure f
-     where f.connector_id = %(connector)s and f.error_code = 'not_read_yet' and f.content_mark is not null
-       and not exists (select from connector_document d
-                        where d.connector_id = f.connector_id and d.source_id = f.source_id))
-select m.source_id as old_id, n.source_id as new_id
-  from missing m join new n on n.scope = m.scope and n.kind = m.kind and n.content_mark = m.mark
- where m.copies = 1 and n.copies = 1 order by 1;
-
--- name: rename_documents
--- Gives documents their new ids. They are still to be read: their titles and addresses have changed.
-update connector_document d set source_id = u.new_id, mark = null, seen = s.listing
-  from unnest(%(old_ids)s::text[], %(new_ids)s::text[]) u(old_id, new_id), connector_stream s
- where d.connector_id = %(connector)s and d.source_id = u.old_id
-   and s.connector_id = d.connector_id and s.scope = d.scope and s.kind = d.kind;
 
 -- name: unread
 -- Documents that a listing named and whose present state was never read.
@@ -374,19 +370,21 @@ select r.source_key as document, f.source_key as attachment
        select count(*) from connector_base c where c.connector_id = %(connector)s);
 
 -- name: forget_records
--- Forgets what is known of documents whose exclusion from a container was removed: the next run reads them again.
-delete from connector_document d using connector_base b
- where b.item_id = any (%(containers)s::uuid[]) and d.connector_id = b.connector_id and d.source_id = any (%(sources)s::text[]);
+-- Forgets what is known of documents whose exclusion from a container was removed.
+-- The next run reads them again. They are noted, because a run that reads only changes does not name them. No run has that id.
+with forgotten as (
+    delete from connector_document d using connector_base b
+     where b.item_id = any (%(containers)s::uuid[]) and d.connector_id = b.connector_id and d.source_id = any (%(sources)s::text[])
+    returning d.connector_id, d.source_id, d.scope, d.kind, d.locator)
+insert into connector_failure (connector_id, source_id, scope, kind, locator, run_id, error_code, error_message, attempts)
+select connector_id, source_id, scope, kind, locator, uuidv7(), %(code)s, %(message)s, 0 from forgotten
+on conflict (connector_id, source_id) do nothing;
 
 -- name: old_sealed_credentials
 -- Credentials that are not sealed by the current key, in the order of their ids, locked.
 select id, credentials as sealed from connector
  where substring(credentials for 11) <> %(prefix)s and (%(after)s::uuid is null or id > %(after)s)
  order by id limit %(limit)s for update;
-
--- name: renew_credentials
--- Stores credentials that the tool renewed, unless others were stored meanwhile.
-update connector set credentials = %(sealed)s where id = %(id)s and credentials = %(earlier)s
 
 -- name: replace_sealed_credentials
 -- Writes credentials that were sealed again.

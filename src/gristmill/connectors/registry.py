@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from pydantic import SecretStr, ValidationError
@@ -23,12 +24,12 @@ from gristmill.connectors.confluence import connector as confluence
 from gristmill.connectors.github import connector as github
 from gristmill.connectors.gitlab import connector as gitlab
 from gristmill.connectors.jira import connector as jira
-from gristmill.connectors.model import ConnectorId, ConnectorRow
+from gristmill.connectors.model import ConnectorRow
 from gristmill.connectors.notion import connector as notion
 from gristmill.connectors.plugins import load_plugins
 from gristmill.connectors.port import Connector, ConnectorForm, ConnectorKind, ConnectorLimits
+from gristmill.connectors.secret_renewal import StoredSecrets, credentials_purpose
 from gristmill.connectors.slack import connector as slack
-from gristmill.connectors.store import queries
 from gristmill.db import Database
 from gristmill.errors import Invalid, Permanent
 from gristmill.vault import Vault
@@ -44,11 +45,6 @@ KINDS: dict[str, ConnectorKind] = {
         *(slack.KIND, google_drive.KIND, microsoft_drives.KIND, notion.KIND, linear.KIND),
     )
 }
-
-
-def credentials_purpose(connector_id: ConnectorId) -> str:
-    """What a connector's credentials are encrypted for: they can't be decrypted as anything else."""
-    return f"connector:{connector_id}"
 
 
 class ConnectorRegistry:
@@ -90,37 +86,39 @@ class ConnectorRegistry:
         """All kinds, those of plugins last."""
         return list(self._kinds.values())
 
-    async def check(self, kind: str, config: dict[str, Any], credentials: str) -> str:
-        """Ask the tool who the credentials belong to; a WorkError when it refuses them or can't be reached."""
+    async def check_new(self, kind: str, config: dict[str, Any], credentials: str) -> str:
+        """Ask the tool who credentials belong to that are not stored; a WorkError when it refuses them or can't be reached."""
         credentials = await secret_references.resolve_json(credentials)
         connector = _open(self.kind(kind), config, credentials, self.limits)
         try:
-            account = await connector.check()
-            problems = await connector.find_problems()
+            return await _check(connector)
         finally:
             await connector.close()
-        if problems:
-            raise Permanent(" ".join(problems), code="connector_scope_missing")
-        return f"{account.name} ({account.detail})" if account.detail else account.name
+
+    async def check(self, row: ConnectorRow) -> str:
+        """Ask the tool who the stored credentials belong to; a WorkError when it refuses them or can't be reached."""
+        async with self.open_connector(row) as connector:
+            return await _check(connector)
 
     @asynccontextmanager
     async def open_connector(self, row: ConnectorRow) -> AsyncGenerator[Connector]:
-        """The connector of a row, open until the end of the block."""
+        """The connector of a row, open until the end of the block. Secrets that its tool replaces are stored at once."""
         sealed = self._vault.open(row.credentials, credentials_purpose(row.id))
         credentials = await secret_references.resolve_json(sealed)
-        connector = _open(self.kind(row.type), row.config, credentials, self.limits)
+        secrets = None if self._db is None else StoredSecrets(self._db, self._vault, row.id)
+        limits = replace(self.limits, secrets=secrets)
+        connector = _open(self.kind(row.type), row.config, credentials, limits)
         try:
             yield connector
         finally:
             await connector.close()
-            if connector.renewed_secrets and self._db is not None:
-                # What is stored may be references to secrets, so it is changed in its sealed form.
-                renewed = json.dumps({**json.loads(sealed), **connector.renewed_secrets})
-                new_sealed = self._vault.seal(renewed, credentials_purpose(row.id))
-                async with self._db.transaction() as tx:
-                    await queries.run(
-                        tx, "renew_credentials", id=row.id, sealed=new_sealed, earlier=row.credentials
-                    )
+
+
+async def _check(connector: Connector) -> str:
+    account = await connector.check()
+    if problems := await connector.find_problems():
+        raise Permanent(" ".join(problems), code="connector_scope_missing")
+    return f"{account.name} ({account.detail})" if account.detail else account.name
 
 
 def _open(
@@ -139,8 +137,11 @@ def _validate(form: type[ConnectorForm], values: dict[str, Any], field: str) -> 
         problems = validation.field_errors(
             error.errors(include_url=False, include_input=False), values, within=field
         )
-        message = f"The connector's {field} is not valid. {validation.sentences(problems)}"
-        raise Invalid(message, fields=problems) from None
+        subject = "credentials are" if field == "credentials" else f"{field} is"
+        # What concerns several fields together says what to give, and is no sentence about one of them.
+        together = next((problem.message for problem in problems if problem.field == field), None)
+        reason = f". {validation.sentences(problems)}" if together is None else f": {together}."
+        raise Invalid(f"The connector's {subject} not valid{reason}", fields=problems) from None
 
 
 def _plaintext_credentials(form: ConnectorForm) -> dict[str, Any]:

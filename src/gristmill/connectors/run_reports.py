@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gristmill.connectors import audience_store, store
+from gristmill.connectors import audience_store, group_store, store
 from gristmill.connectors.model import ConnectorRow, ConnectorRun
 from gristmill.connectors.port import Checkpoints, Connector
 from gristmill.db import Tx
@@ -20,11 +20,16 @@ async def estimate_total(connector: Connector, checkpoints: Checkpoints) -> int 
 
 
 async def describe_hidden_documents(tx: Tx, row: ConnectorRow) -> list[str]:
-    """What only admins see, because the tool did not say who else may."""
-    return [
+    """What is hidden because the tool did not say who may see it, or who is in a group."""
+    audiences = [
         f"Who may see {audience.key} could not be found out: only admins see its documents ({audience.documents})."
         for audience in await audience_store.find_unresolved_audiences(tx, row.id)
     ]
+    groups = [
+        f"Who is in the group {name} could not be found out: documents that only this group may see are hidden."
+        for name in await group_store.find_unresolved_groups(tx, row.id)
+    ]
+    return [*audiences, *groups]
 
 
 async def report_problems(tx: Tx, row: ConnectorRow, run: ConnectorRun, problems: Sequence[str]) -> None:

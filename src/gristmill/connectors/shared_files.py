@@ -1,20 +1,26 @@
 """What the connectors to drives have in common: Google Drive, SharePoint and OneDrive.
 
-Each drive is a stream. A file has an id that stays when it is moved or renamed, and permissions of its own. A listing names all
-files of a drive with their marks, in which path and audience are included: another path or other readers mean that the file is
-described again, and its bytes are downloaded only if they changed. Audiences are named by their contents or by the folder that
-they come from, so that files with equal permissions share one.
+Each drive is a stream. A file has an id that stays when it is moved or renamed, and permissions of its own. The first run lists all files of
+a drive; later ones read what the tool reports as changed, and a complete listing follows every `fullListingDays` (listing/by_change.py).
+Both name files with their marks, in which path and audience are included: another path or other readers mean that the file is
+described again, and its bytes are downloaded only if they changed. Audiences are named by their contents, so that files with equal
+permissions share one.
 """
 
+import hashlib
+import json
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from gristmill.connectors.files import CHECKPOINT_VERSION, FILE, FileFilter
-from gristmill.connectors.listing import by_mark
-from gristmill.connectors.listing.by_mark import MarkedPage
+from pydantic import Field
+
+from gristmill.connectors.drive_folders import FolderPath
+from gristmill.connectors.files import FILE, FileFilter
+from gristmill.connectors.listing import by_change
+from gristmill.connectors.listing.by_change import ChangePage, ChangeSource, ListingPage
 from gristmill.connectors.port import (
     AccessUpdate,
     Attachment,
@@ -29,21 +35,33 @@ from gristmill.connectors.port import (
     Stream,
 )
 from gristmill.connectors.streams import errors_as_problems
-from gristmill.errors import SourceGone
+from gristmill.errors import SourceGone, Unreadable
 
-__all__ = ["CHECKPOINT_VERSION", "UNKNOWN_READERS", "SharedFile", "SharedFileConnector", "SharedFilePage"]
+CHECKPOINT_VERSION = 2
 
 # The key of files whose permissions the credentials may not read: only admins see them.
 UNKNOWN_READERS = "files with hidden permissions"
 
 
+class DriveFilter(FileFilter):
+    """Which files of drives are followed, and how often all of them are listed."""
+
+    full_listing_days: int = Field(
+        default=7,
+        ge=1,
+        le=365,
+        description="Days after which a run lists everything again; runs in between read only what the tool reports as changed.",
+    )
+
+
 @dataclass(frozen=True)
 class SharedFile:
     """A file of a drive. `version` changes with its bytes, and `name` is that of the bytes: it may have another suffix than
-    the path. `locator` is what `read_file` needs."""
+    its `title`. `locator` is what `read_file` needs."""
 
     id: str
-    path: str
+    title: str
+    folder: FolderPath
     name: str
     version: str
     audience: Audience
@@ -54,23 +72,47 @@ class SharedFile:
     locator: Json = field(default_factory=dict[str, Any])
 
     @property
+    def path(self) -> str:
+        """Its title below the names of its folders."""
+        return self.folder.join(self.title)
+
+    @property
     def mark(self) -> str:
-        """What changes with its bytes, its path and its readers."""
-        return f"{self.version} {self.path} {self.audience.key}"
+        """What changes with its bytes, its place and its readers."""
+        folders = hashlib.sha256(json.dumps(sorted(self.folder.marks.items())).encode()).hexdigest()[:16]
+        return f"{self.version} {self.path} {self.audience.key} {folders}"
 
 
 @dataclass(frozen=True)
 class SharedFilePage:
-    """A page of the files of a drive."""
+    """A page of the files of a drive; the last one has the token from which changes count, if the tool has one."""
 
     files: Sequence[SharedFile]
+    at: datetime
     next_cursor: str | None = None
+    changes_from: str | None = None
+
+
+@dataclass(frozen=True)
+class SharedFileChanges:
+    """What changed in a drive: files as they are now, ids of what is gone, and folders (see `ChangePage`)."""
+
+    files: Sequence[SharedFile]
+    at: datetime
+    next_token: str
+    has_more: bool
+    gone_ids: Collection[str] = ()
+    folders: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
+    must_list: bool = False
 
 
 class SharedFileConnector(Connector):
     """Drives, opened. Subclasses list, find and read their files."""
 
-    def __init__(self, tool: str, rules: FileFilter, max_bytes: int) -> None:
+    # To ask for its files once more would be a complete listing in every run.
+    unresolvable_audiences = (UNKNOWN_READERS,)
+
+    def __init__(self, tool: str, rules: DriveFilter, max_bytes: int) -> None:
         super().__init__()
         self._tool, self._rules, self._max_bytes = tool, rules, max_bytes
         self._audiences: dict[str, Audience] = {}  # of files that were listed or found
@@ -80,8 +122,16 @@ class SharedFileConnector(Connector):
         """The names of the drives that are followed, by id."""
 
     @abstractmethod
+    async def drive_readers_digest(self, drive: str) -> str:
+        """What changes with those who may read all of a drive; empty if that is not known."""
+
+    @abstractmethod
     async def list_files(self, drive: str, cursor: str | None) -> SharedFilePage:
         """A page of the files of a drive, whether they are followed or not."""
+
+    @abstractmethod
+    async def read_changes(self, drive: str, token: str) -> SharedFileChanges:
+        """What changed in a drive since a token; SourceGone or Unreadable if the tool no longer accepts it."""
 
     @abstractmethod
     async def find_file(self, drive: str, file_id: str) -> SharedFile:
@@ -92,16 +142,15 @@ class SharedFileConnector(Connector):
         """The bytes of a file."""
 
     async def sync(self, checkpoints: Checkpoints, finished: Collection[Stream] = ()) -> AsyncIterator[Batch]:
-        """A listing of each drive."""
+        """What changed in each drive, or a listing of it."""
+        relist_after = timedelta(days=self._rules.full_listing_days)
         for drive in await self.find_drives():
-            stream = Stream(f"drive:{drive}", FILE)
+            stream = _stream(drive)
             if stream in finished:
                 continue
-
-            async def fetch_page(cursor: str | None, drive: str = drive) -> MarkedPage:
-                return self._page_with_marks(drive, await self.list_files(drive, cursor))
-
-            batches = by_mark.read(stream, CHECKPOINT_VERSION, checkpoints.get(stream), fetch_page)
+            batches = by_change.read(
+                stream, CHECKPOINT_VERSION, checkpoints.get(stream), _DriveSource(self, drive), relist_after
+            )
             async for batch in errors_as_problems(stream, batches):
                 yield batch
 
@@ -117,7 +166,7 @@ class SharedFileConnector(Connector):
             raise SourceGone(f"{file.path} has grown beyond the limit of {self._max_bytes:,} bytes.")
         self._audiences[file.audience.key] = file.audience
         return Document(
-            _ref(drive, file),
+            _ref(drive, file.id),
             title=file.path,
             body="",
             audience=file.audience.key,
@@ -126,6 +175,7 @@ class SharedFileConnector(Connector):
             metadata={"tool": self._tool, "type": FILE, "path": file.path},
             file=Attachment(file.version, file.name, file.size, file.media_type, file.locator),
             mark=file.mark,
+            folders=file.folder.marks,
         )
 
     async def resolve_access(self, audience_keys: Sequence[str]) -> AsyncIterator[AccessUpdate]:
@@ -134,16 +184,35 @@ class SharedFileConnector(Connector):
         if len(known) == len(audience_keys):
             yield AccessUpdate(known)
             return
+        async for update in self.list_access({}):
+            yield update
+
+    async def list_access(self, position: Json) -> AsyncIterator[AccessUpdate]:
+        """Who sees which file now. The position has the drives that are listed, and the one that is being listed with its cursor."""
+        listed = [str(drive) for drive in position.get("listed", [])]
         for drive in await self.find_drives():
-            cursor: str | None = None
+            if drive in listed:
+                continue
+            cursor = position.get("cursor") if position.get("drive") == drive else None
             while True:
-                page = await self.list_files(drive, cursor)
+                try:
+                    page = await self.list_files(drive, cursor)
+                except (SourceGone, Unreadable):
+                    if cursor is None:
+                        raise
+                    cursor = None  # it has expired
+                    continue
+                cursor = page.next_cursor
+                if cursor is None:
+                    listed = [*listed, drive]
                 audiences = {file.audience.key: file.audience for file in page.files}
                 yield AccessUpdate(
                     list(audiences.values()),
-                    {_ref(drive, file).source_id: file.audience.key for file in page.files},
+                    {_ref(drive, file.id).source_id: file.audience.key for file in page.files},
+                    {"listed": listed}
+                    if cursor is None
+                    else {"listed": listed, "drive": drive, "cursor": cursor},
                 )
-                cursor = page.next_cursor
                 if cursor is None:
                     break
 
@@ -152,30 +221,86 @@ class SharedFileConnector(Connector):
         async for piece in self.read_file(attachment.locator):
             yield piece
 
-    def _page_with_marks(self, drive: str, page: SharedFilePage) -> MarkedPage:
-        followed = [file for file in page.files if self._rules.is_followed(_name_path(file))]
-        files = [file for file in followed if not self._is_too_large(file)]
+    async def list_page(self, drive: str, cursor: str | None) -> ListingPage:
+        """A page of a listing, as `by_change` reads it."""
+        page = await self.list_files(drive, cursor)
+        files = self._choose(page.files)
+        return ListingPage(
+            [ListedDocument(_ref(drive, file.id), mark=file.mark) for file in files.chosen],
+            page.at,
+            page.next_cursor,
+            page.changes_from,
+            files.note,
+            self._remember_audiences(files.chosen),
+        )
+
+    async def change_page(self, drive: str, token: str) -> ChangePage:
+        """A page of changes, as `by_change` reads it. A file that is no longer followed counts as gone."""
+        page = await self.read_changes(drive, token)
+        files = self._choose(page.files)
+        chosen_ids = {file.id for file in files.chosen}
+        gone_ids = {*page.gone_ids, *(file.id for file in page.files)} - chosen_ids
+        return ChangePage(
+            [ListedDocument(_ref(drive, file.id), mark=file.mark) for file in files.chosen],
+            page.at,
+            page.next_token,
+            page.has_more,
+            [_ref(drive, file_id).source_id for file_id in sorted(gone_ids)],
+            page.folders,
+            files.note,
+            self._remember_audiences(files.chosen),
+            page.must_list,
+        )
+
+    def _choose(self, files: Sequence[SharedFile]) -> "_ChosenFiles":
+        followed = [file for file in files if self._rules.is_followed(_name_path(file))]
+        chosen = [file for file in followed if not self._is_too_large(file)]
+        left_out = len(followed) - len(chosen)
+        note = f"{left_out} files are larger than {self._max_bytes:,} bytes and were left out."
+        return _ChosenFiles(chosen, note if left_out else None)
+
+    def _remember_audiences(self, files: Sequence[SharedFile]) -> list[Audience]:
         audiences = {file.audience.key: file.audience for file in files}
         self._audiences |= audiences
-        left_out = len(followed) - len(files)
-        note = f"{left_out} files are larger than {self._max_bytes:,} bytes and were left out."
-        return MarkedPage(
-            [ListedDocument(_ref(drive, file), mark=file.mark) for file in files],
-            page.next_cursor,
-            note if left_out else None,
-            audiences=list(audiences.values()),
-        )
+        return list(audiences.values())
 
     def _is_too_large(self, file: SharedFile) -> bool:
         return file.size is not None and file.size > self._max_bytes
 
 
+@dataclass(frozen=True)
+class _ChosenFiles:
+    chosen: Sequence[SharedFile]
+    note: str | None
+
+
+class _DriveSource(ChangeSource):
+    """One drive of a connector."""
+
+    def __init__(self, connector: SharedFileConnector, drive: str) -> None:
+        self._connector, self._drive = connector, drive
+
+    async def fingerprint(self) -> str:
+        """Who may read all of the drive."""
+        return await self._connector.drive_readers_digest(self._drive)
+
+    async def list_page(self, cursor: str | None) -> ListingPage:
+        """A page of a complete listing."""
+        return await self._connector.list_page(self._drive, cursor)
+
+    async def change_page(self, token: str) -> ChangePage:
+        """What changed since a token."""
+        return await self._connector.change_page(self._drive, token)
+
+
 def _name_path(file: SharedFile) -> str:
     """The path with the name that the bytes have: globs match "Plan.md" for a document named "Plan"."""
-    folder, _, _ = file.path.rpartition("/")
-    return f"{folder}/{file.name}" if folder else file.name
+    return file.folder.join(file.name)
 
 
-def _ref(drive: str, file: SharedFile) -> DocumentRef:
-    stream = Stream(f"drive:{drive}", FILE)
-    return DocumentRef(f"file:{drive}:{file.id}", stream, {"drive": drive, "id": file.id})
+def _stream(drive: str) -> Stream:
+    return Stream(f"drive:{drive}", FILE)
+
+
+def _ref(drive: str, file_id: str) -> DocumentRef:
+    return DocumentRef(f"file:{drive}:{file_id}", _stream(drive), {"drive": drive, "id": file_id})

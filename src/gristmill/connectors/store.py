@@ -92,6 +92,23 @@ async def lock_connector(tx: Tx, connector_id: ConnectorId) -> None:
     await queries.values(tx, "lock_connector", id=connector_id)
 
 
+class ConnectorChanged(Exception):
+    """Someone changed a connector since its row was read: what was read by the old row is not stored."""
+
+
+async def require_unchanged(tx: Tx, row: ConnectorRow) -> None:
+    """Keep the connector as it is until the transaction ends; ConnectorChanged if it is no longer that of `row`."""
+    await queries.values(tx, "share_connector", id=row.id)
+    current = await find_connector(tx, row.id)
+    if current is None or _read_by(current) != _read_by(row):
+        raise ConnectorChanged
+
+
+def _read_by(row: ConnectorRow) -> tuple[object, ...]:
+    """What decides what is read and where it is stored. Not the credentials: a tool replaces them in the middle of a run."""
+    return row.acl, row.config, row.base_ids
+
+
 async def delete_connector(tx: Tx, connector_id: ConnectorId) -> None:
     """Delete a connector with everything known about its documents and runs."""
     await queries.run(tx, "delete_connector", id=connector_id)
@@ -123,7 +140,7 @@ async def find_unscheduled_connectors(tx: Tx, limit: int) -> list[ConnectorId]:
 
 
 async def forget_checkpoints(tx: Tx, connector_id: ConnectorId) -> None:
-    """Have the next run read every stream from its beginning."""
+    """Have the open run, or the next one, read every stream from its beginning."""
     await queries.run(tx, "forget_checkpoints", id=connector_id)
 
 

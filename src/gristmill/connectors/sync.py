@@ -3,7 +3,9 @@
     reading     first the documents that earlier runs could not read; then batch after batch, each saved with its
                 checkpoint (batch_writer.py), until the connector has no more, the time budget is used up, or the tool
                 asks us to wait; then documents that a listing named and that we don't have, whatever their date, or that
-                have another mark than when they were read. Moved ones keep their records (moves.py)
+                have another mark than when they were read. Moved ones keep their records (moves.py). Streams that an
+                earlier run was in the middle of are first read to their end, then once more like all others.
+                Documents that got no response are read again (unanswered.py)
     pruning     documents that complete listings did not name are verified, then deleted (prune.py)
     indexing    the run waits, without holding a worker, until everything it stored is indexed. Completion is read from
                 the items, never counted
@@ -16,6 +18,8 @@
     a base's queue is full                   waits until there is room, and continues from its checkpoints
     the tool does not respond                is retried from its checkpoints; fails after nine attempts without progress
     the worker is killed                     is continued from its checkpoints by another worker
+    someone changes settings, bases or the   stores nothing more by the old ones, and goes on with the new ones: streams are
+    access list of the connector             read from their beginning if settings or bases are others
     the tool pushes meanwhile                is followed by another one (push.py)
     a user cancels it                        is cancelled; what it stored stays
 
@@ -26,24 +30,19 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from gristmill import catalog, faults, jobs
-from gristmill.connectors import audience_store, document_store, push, store
+from gristmill.connectors import audience_store, document_store, group_store, push, store, unanswered
 from gristmill.connectors.batch_writer import BatchWriter
-from gristmill.connectors.dry_run import dry_run
-from gristmill.connectors.listing.details import fetch_all
+from gristmill.connectors.document_reader import DocumentReader
+from gristmill.connectors.document_store import StreamRow
+from gristmill.connectors.dry_run import MAX_RETRIED_FAILURES, dry_run
 from gristmill.connectors.model import ConnectorId, ConnectorRow, ConnectorRun
 from gristmill.connectors.moves import rename_moved
-from gristmill.connectors.port import (
-    Audience,
-    Batch,
-    Connector,
-    ConnectorKind,
-    Document,
-    DocumentRef,
-)
+from gristmill.connectors.permissions import retry_unresolved
+from gristmill.connectors.port import Connector, ConnectorKind, DocumentRef, Stream
 from gristmill.connectors.prune import Pruner
 from gristmill.connectors.registry import ConnectorRegistry
 from gristmill.connectors.run_reports import (
@@ -52,6 +51,7 @@ from gristmill.connectors.run_reports import (
     mass_deletion_error,
     report_problems,
 )
+from gristmill.connectors.store import ConnectorChanged
 from gristmill.connectors.streams import closable
 from gristmill.connectors.transport import RateLimited
 from gristmill.db import Database, Tx
@@ -70,7 +70,6 @@ _INDEXING_POLL = timedelta(milliseconds=300)
 # The same wait that a client gets with "queue full".
 _FULL_QUEUE_PAUSE = timedelta(seconds=30)
 _BUSY_PAUSE = timedelta(seconds=1)  # until another run has ended, here or in another worker
-_MAX_RETRIED_FAILURES = 1000  # of earlier runs, in one run
 _UNREAD_BATCH = 50
 
 
@@ -96,6 +95,7 @@ class Synchroniser:
         self._db, self._registry, self._budget = db, registry, budget.total_seconds() * _BUDGET_SHARE
         self._queue_limits, self._places = queue_limits, StageGate(runs_at_once)
         self._writer = BatchWriter(db, blobs, registry.limits.attachment_limit)
+        self._reader = DocumentReader(db, self._writer)
         self._pruner = Pruner(db, self._writer)
 
     async def sync(self, job: Job) -> Outcome:
@@ -113,17 +113,23 @@ class Synchroniser:
         if current.run.stage == "indexing":
             return await self._finish(job, current)
         await faults.point("sync.opened")
-        async with self._catch_rate_limit(job, current) as rate_limit:
-            async with self._registry.open_connector(current.row) as connector:
-                if current.run.dry_run:
-                    await dry_run(
-                        self._db, job, current.row, current.run, connector, current.kind.checkpoint_version
-                    )
-                    return Done()
-                if (outcome := await self._read_and_prune(job, current, connector)) is not None:
-                    return outcome
-            return await self._finish(job, current)
-        return Snooze(rate_limit.wait)
+        try:
+            async with self._catch_rate_limit(job, current) as rate_limit:
+                async with self._registry.open_connector(current.row) as connector:
+                    if current.run.dry_run:
+                        await dry_run(self._db, job, current.row, current.run, connector, current.kind)
+                        return Done()
+                    if (outcome := await self._read_and_prune(job, current, connector)) is not None:
+                        return outcome
+                return await self._finish(job, current)
+            return Snooze(rate_limit.wait)
+        except ConnectorChanged:
+            async with self._db.transaction() as tx:
+                await jobs.fence(tx, job)
+                await store.add_log_line(
+                    tx, current.run.id, "The connector was changed; the run goes on with its new settings."
+                )
+            return Snooze(timedelta(0))
 
     async def record_failure(self, tx: Tx, job: Job, error: GristmillError) -> None:
         """The job is dead: end its run as failed."""
@@ -159,6 +165,7 @@ class Synchroniser:
                 run = await store.begin_run(tx, connector_id, job.id, trigger)
                 await push.forget(tx, connector_id)
                 await store.add_log_line(tx, run.id, "Started.")
+        row = replace(row, read_at=max(row.read_at, run.started_at))  # nothing was asked for in between
         return _CurrentRun(row, run, self._registry.kind(row.type))
 
     @asynccontextmanager
@@ -184,9 +191,16 @@ class Synchroniser:
         if run.stage == "reading":
             if (outcome := await self._read_batches(job, current, connector, deadline)) is not None:
                 return outcome
+            for _ in range(unanswered.MAX_ROUNDS):
+                if not await unanswered.make_unread(self._db, self._registry, job, row, run):
+                    break
+                if (outcome := await self._read_unread(job, current, connector, deadline)) is not None:
+                    return outcome
+            await retry_unresolved(self._db, job, row, run, connector)
             problems = await connector.find_problems()
             async with self._db.transaction() as tx:
                 await jobs.fence(tx, job)
+                await store.require_unchanged(tx, row)
                 if row.acl is None:
                     problems += await describe_hidden_documents(tx, row)
                 await report_problems(tx, row, run, problems)
@@ -194,35 +208,66 @@ class Synchroniser:
         await self._pruner.prune(job, row, run, connector)
         async with self._db.transaction() as tx:
             await jobs.fence(tx, job)
+            await store.require_unchanged(tx, row)
             await document_store.delete_unfollowed_streams(tx, row.id, run.id)
             await audience_store.delete_unused_audiences(tx, row.id)
-            if row.acl is None:
-                await audience_store.mark_access_resolved(tx, row.id)
+            if row.acl is None and await self._has_seen_all(tx, current):
+                await audience_store.mark_access_resolved(tx, row.id, current.run.started_at)
             await store.set_stage(tx, run.id, "indexing")
+        await group_store.delete_unused_groups(self._db, job, row.id)
         return None
+
+    async def _has_seen_all(self, tx: Tx, current: _CurrentRun) -> bool:
+        """Whether the run has asked for the permissions of all documents. One that reads only what changed has not."""
+        if not current.kind.reports_changes:
+            return True
+        streams = await document_store.find_streams(tx, current.row.id)
+        return all(stream.listed for stream in streams)
 
     async def _read_batches(
         self, job: Job, current: _CurrentRun, connector: Connector, deadline: float
     ) -> Outcome | None:
-        row, run = current.row, current.run
+        run = current.run
         await self._retry_failures(job, current, connector)
-        async with self._db.connection() as tx:
-            stream_rows = await document_store.find_streams(tx, row.id)
-        checkpoints = document_store.checkpoints_of(stream_rows, current.kind.checkpoint_version)
-        finished = {
-            stream_row.stream
-            for stream_row in stream_rows
-            if stream_row.last_run_id == run.id and stream_row.listed
-        }
+        streams = await self._find_streams(current)
+        checkpoints = document_store.checkpoints_of(streams, current.kind.checkpoint_version)
         if run.total_items is None and (total := await estimate_total(connector, checkpoints)) is not None:
             await faults.point("sync.estimated")
             async with self._db.transaction() as tx:
                 await jobs.fence(tx, job)
                 await store.set_estimate(tx, run.id, total)
+        if interrupted := document_store.streams_interrupted_before(streams, run.id, current.kind):
+            outcome = await self._read_streams(job, current, connector, deadline, interrupted)
+            if outcome is not None:
+                return outcome
+        outcome = await self._read_streams(job, current, connector, deadline)
+        return outcome or await self._read_unread(job, current, connector, deadline)
+
+    async def _read_streams(
+        self,
+        job: Job,
+        current: _CurrentRun,
+        connector: Connector,
+        deadline: float,
+        interrupted: Collection[Stream] = (),
+    ) -> Outcome | None:
+        """Read every stream to its end; or only those that an earlier run was in the middle of, to where that run would have
+        come. That says nothing about what changed since in the part before, so their listings don't count as complete."""
+        row, run = current.row, current.run
+        streams = await self._find_streams(current)
+        checkpoints = document_store.checkpoints_of(streams, current.kind.checkpoint_version)
+        finished = (
+            {stream_row.stream for stream_row in streams} - set(interrupted)
+            if interrupted
+            else document_store.streams_listed_by(streams, run.id)
+        )
         async with aclosing(closable(connector.sync(checkpoints, finished))) as batches:
             async for batch in batches:
+                is_rest = batch.stream in interrupted
+                if is_rest and (batch.problem or batch.lost):
+                    continue  # it is met again in a moment
                 prepared = await self._writer.prepare(connector, row, batch)
-                if not await self._writer.save(job, row, run, prepared):
+                if not await self._writer.save(job, row, run, prepared, completes_earlier_run=is_rest):
                     return Done()  # the run was cancelled
                 # Only after some progress: else every continuation would start at the same place.
                 advanced = batch.checkpoint is not None and batch.checkpoint != checkpoints.get(batch.stream)
@@ -230,7 +275,11 @@ class Synchroniser:
                     return Snooze(_FULL_QUEUE_PAUSE)
                 if time.monotonic() > deadline and (advanced or batch.is_listing_complete):
                     return await self._continue_later(job, row, run)
-        return await self._read_unread(job, current, connector, deadline)
+        return None
+
+    async def _find_streams(self, current: _CurrentRun) -> list[StreamRow]:
+        async with self._db.connection() as tx:
+            return await document_store.find_streams(tx, current.row.id)
 
     async def _has_room(self, row: ConnectorRow) -> bool:
         """Whether the queue has room for every base that the connector feeds."""
@@ -242,9 +291,16 @@ class Synchroniser:
         """Try again to read documents that earlier runs could not read."""
         async with self._db.connection() as tx:
             refs = await document_store.find_earlier_failures(
-                tx, current.row.id, current.run.id, _MAX_RETRIED_FAILURES
+                tx, current.row.id, current.run.id, MAX_RETRIED_FAILURES
             )
-        await self._read_refs(job, current, connector, refs)
+        await self._read_documents(job, current, connector, refs)
+
+    async def _read_documents(
+        self, job: Job, current: _CurrentRun, connector: Connector, refs: Sequence[DocumentRef]
+    ) -> None:
+        await self._reader.read(
+            job, current.row, current.run, connector, refs, reports_changes=current.kind.reports_changes
+        )
 
     async def _read_unread(
         self, job: Job, current: _CurrentRun, connector: Connector, deadline: float
@@ -257,66 +313,11 @@ class Synchroniser:
                 refs = await document_store.find_unread(tx, current.row.id, _UNREAD_BATCH)
             if not refs:
                 return None
-            await self._read_refs(job, current, connector, refs)
+            await self._read_documents(job, current, connector, refs)
             if not await self._has_room(current.row):
                 return Snooze(_FULL_QUEUE_PAUSE)
             if time.monotonic() > deadline:
                 return await self._continue_later(job, current.row, current.run)
-
-    async def _read_refs(
-        self, job: Job, current: _CurrentRun, connector: Connector, refs: Sequence[DocumentRef]
-    ) -> None:
-        """Read documents one by one, and store them without moving their streams on."""
-
-        async def fetch(ref: DocumentRef) -> list[Document]:
-            return [await connector.fetch(ref)]
-
-        for stream in dict.fromkeys(ref.stream for ref in refs):
-            of_stream = [ref for ref in refs if ref.stream == stream]
-            result = await fetch_all(of_stream, lambda ref: ref, fetch)
-            audiences = await self._resolve_unknown(current.row, connector, result.documents)
-            # A document can be in another stream by now: an issue that was moved to another project.
-            for document_stream in dict.fromkeys([stream, *(doc.ref.stream for doc in result.documents)]):
-                batch = Batch(
-                    document_stream,
-                    documents=[doc for doc in result.documents if doc.ref.stream == document_stream],
-                    failures=result.failures if document_stream == stream else (),
-                    audiences=audiences,
-                )
-                prepared = await self._writer.prepare(connector, current.row, batch)
-                await self._writer.save(job, current.row, current.run, prepared, advance_stream=False)
-            handled_ids = {ref.source_id for ref in of_stream[: result.handled]}
-            read_ids = {doc.ref.source_id for doc in result.documents}
-            await self._forget_failures(
-                job, current, handled_ids - read_ids - {failure.ref.source_id for failure in result.failures}
-            )
-            if result.stopped_by is not None:
-                raise result.stopped_by
-
-    async def _resolve_unknown(
-        self, row: ConnectorRow, connector: Connector, documents: Sequence[Document]
-    ) -> list[Audience]:
-        """Who sees these documents, as far as no stream has said it."""
-        if row.acl is not None or not documents:
-            return []
-        async with self._db.connection() as tx:
-            keys = await audience_store.unknown_audiences(
-                tx, row.id, sorted({document.audience for document in documents})
-            )
-        if not keys:
-            return []
-        async with aclosing(closable(connector.resolve_access(keys))) as updates:
-            return [
-                audience async for update in updates for audience in update.audiences if audience.key in keys
-            ]
-
-    async def _forget_failures(self, job: Job, current: _CurrentRun, source_ids: Collection[str]) -> None:
-        """Documents that were to be read again are gone from the tool. What was stored of them, pruning finds."""
-        if not source_ids:
-            return
-        async with self._db.transaction() as tx:
-            await jobs.fence(tx, job)
-            await document_store.delete_failures(tx, current.row.id, sorted(source_ids))
 
     async def _continue_later(self, job: Job, row: ConnectorRow, run: ConnectorRun) -> Outcome:
         """The time budget is used up: continue behind the jobs that wait, up to a limit."""

@@ -352,7 +352,8 @@ def parse(model: type[Model], data: object, tool: str) -> Model:
 
 def _server_time(headers: httpx.Headers) -> datetime:
     try:
-        return parsedate_to_datetime(headers["Date"])
+        time = parsedate_to_datetime(headers["Date"])
+        return time if time.tzinfo else time.replace(tzinfo=UTC)
     except (KeyError, ValueError, TypeError):
         return datetime.now(UTC)
 

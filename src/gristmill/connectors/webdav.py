@@ -2,7 +2,7 @@
 
 Folders are listed one by one (`PROPFIND`, depth 1), because many servers refuse to list a whole tree. The cursor of the
 listing is the folders that are still to be listed. The mark of a file is its ETag, or its time and size where the server
-has no ETags. Nextcloud and ownCloud give files ids that stay when a file is moved; then the id names the document.
+has no ETags. Whether an ETag is weak is no part of the mark: Apache's are weak in the first second after a change. Nextcloud and ownCloud give files ids that stay when a file is moved; then the id names the document.
 """
 
 import base64
@@ -145,7 +145,7 @@ class WebDavConnector(FileConnector):
             yield (
                 RemoteFile(
                     path,
-                    mark=text("d:getetag") or f"{modified} {size}",
+                    mark=(text("d:getetag") or "").removeprefix("W/") or f"{modified} {size}",
                     size=int(size) if size else None,
                     updated_at=_parse_date(modified),
                     url=self._config.base_url + _url_path(path),
@@ -183,5 +183,11 @@ def _open(config: WebDavConfig, credentials: WebDavCredentials, limits: Connecto
 
 
 KIND = ConnectorKind(
-    "webdav", WebDavConfig, WebDavCredentials, _open, CHECKPOINT_VERSION, "WebDAV, Nextcloud"
+    "webdav",
+    WebDavConfig,
+    WebDavCredentials,
+    _open,
+    CHECKPOINT_VERSION,
+    "WebDAV, Nextcloud",
+    has_permissions=False,
 )

@@ -65,7 +65,8 @@ async def test_a_first_run_takes_less_than_1_2_requests_a_page(kind: type[FakeCo
         for source_id, document in documents.items():
             audience = audiences[document.audience]
             assert audience.complete
-            acl = frozenset(f"user_email:{email}" for email in audience.emails)
+            emails = audience.emails.union(*(group.emails for group in audience.tool_groups))
+            acl = frozenset(f"user_email:{email}" for email in emails)
             assert acl == expected[source_id].acl, source_id
         for page in (content for content in fake.contents if content.kind == "page"):
             assert len(documents[f"page:{page.id}"].attachments) == len(page.files)

@@ -35,7 +35,9 @@ class Space:
 
 
 class ConfluenceModel(FakeAtlassian):
-    """Two spaces with pages, blog posts and comments; `FakeConfluence` serves them."""
+    """Two spaces with pages, blog posts and comments; `FakeConfluence` serves them. A restriction does not change a page."""
+
+    shows_restrictions = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,9 +98,24 @@ class ConfluenceModel(FakeAtlassian):
             if content.parent == deleted.id:
                 content.parent = deleted.parent
 
+    def reveal(self, pick: int) -> None:
+        super().reveal(pick)
+        ids = {content.id for content in self.contents}
+        # What was deleted meanwhile took its comments along, and left its pages to the space.
+        self.contents = [
+            content for content in self.contents if content.kind != "comment" or content.parent in ids
+        ]
+        for content in self.contents:
+            content.parent = content.parent if content.parent in ids else None
+
     def change_permission(self, pick: int) -> None:
         group = self.groups["devs" if pick % 2 else "all"]
         group.remove("c:3") if "c:3" in group else group.append("c:3")
+
+    def restrict(self, pick: int) -> None:
+        pages = [content for content in self.contents if content.kind == "page"]
+        page = pages[pick % len(pages)]
+        page.restricted_to = [] if page.restricted_to else [("a:1", "@devs", "c:3")[pick % 3]]
 
     def expected_documents(self) -> dict[str, ExpectedDocument]:
         expected: dict[str, ExpectedDocument] = {}

@@ -1,130 +1,16 @@
 """Fakes of places with files that have ids and permissions: Google Drive, and drives of Microsoft Graph."""
 
-import hashlib
-from dataclasses import dataclass, field
+import re
 from functools import partial
 from typing import Any
 
-from tests.connectors.fakes.tool import ExpectedDocument, FakeCall, FakeError, FakeTool, words_in
+from tests.connectors.fakes.drive_model import FOLDER, READER, DriveFile, FakeDrives
+from tests.connectors.fakes.tool import FakeCall, FakeError
 from tests.sources.site import SiteResponse
 
-FOLDER = "application/vnd.google-apps.folder"
+__all__ = ["FOLDER", "READER", "DriveFile", "FakeDrives", "FakeGoogleDrive", "FakeGraph"]
+
 GOOGLE_DOCUMENT = "application/vnd.google-apps.document"
-READER = "ann@example.org"
-
-
-@dataclass
-class DriveFile:
-    """A file or folder. `readers` are those of its own; without them it has those of its drive."""
-
-    id: str
-    name: str
-    drive: str
-    text: str = ""
-    parent: str | None = None
-    media_type: str = "text/markdown"
-    modified: str = ""
-    trashed: bool = False
-    readers: list[str] | None = None
-    version: int = 1
-
-    @property
-    def hash(self) -> str:
-        """The hash of its bytes."""
-        return hashlib.md5(self.text.encode(), usedforsecurity=False).hexdigest()
-
-
-@dataclass
-class Drive:
-    """A drive and those who may read it."""
-
-    id: str
-    readers: list[str] = field(default_factory=lambda: [READER])
-
-
-class FakeDrives(FakeTool):
-    """Two drives with folders and files; a few files are of formats that are not followed."""
-
-    drive_ids = ("my", "D1")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.drives = {drive: Drive(drive) for drive in self.drive_ids}
-        self.files: dict[str, DriveFile] = {}
-        self.count = 0
-        for drive in self.drive_ids:
-            for name, parent in (("guides", None), ("deep er", f"guides-{drive}")):
-                folder = DriveFile(
-                    f"{name.replace(' ', '')}-{drive}", name, drive, parent=parent, media_type=FOLDER
-                )
-                self.files[folder.id] = folder
-        self.files["picture"] = DriveFile("picture", "picture.png", self.drive_ids[0], "pixels")
-        for _ in range(12):
-            self.add()
-
-    def stamp(self) -> str:
-        """The time, as a file's last change has it; never the same twice."""
-        return f"{self.now:%Y-%m-%dT%H:%M:%S}.{self.new_id() % 1_000_000:06d}Z"
-
-    def followed(self) -> list[DriveFile]:
-        """The files that are followed."""
-        return [
-            file
-            for file in self.files.values()
-            if file.media_type != FOLDER and not file.name.endswith(".png") and not file.trashed
-        ]
-
-    def readers_of(self, file: DriveFile) -> list[str]:
-        """Who may read a file."""
-        return self.drives[file.drive].readers if file.readers is None else file.readers
-
-    def expected_documents(self) -> dict[str, ExpectedDocument]:
-        return {
-            f"file:{file.drive}:{file.id}": ExpectedDocument(
-                words_in(file.text),
-                frozenset(
-                    "org:*" if reader == "anyone" else f"user_email:{reader}"
-                    for reader in self.readers_of(file)
-                ),
-            )
-            for file in self.followed()
-        }
-
-    def add(self) -> None:
-        self.count += 1
-        drive = self.drive_ids[self.count % 2]
-        parent = (None, f"guides-{drive}", f"deeper-{drive}")[self.count % 3]
-        file = DriveFile(
-            f"f{self.new_id()}", f"file {self.count}.md", drive, f"text {self.new_word()}", parent
-        )
-        file.modified = self.stamp()
-        if self.count % 4 == 0:
-            file.readers = [READER, "bob@example.org"]
-        self.files[file.id] = file
-
-    def edit(self, pick: int) -> None:
-        file = self.followed()[pick % len(self.followed())]
-        if pick % 5 == 0:
-            file.parent = None
-        else:
-            file.text = f"text {self.new_word()} {self.new_word()}"
-        file.modified, file.version = self.stamp(), file.version + 1
-
-    def delete(self, pick: int) -> None:
-        if len(self.followed()) > 8:
-            file = self.followed()[pick % len(self.followed())]
-            if pick % 2:
-                file.trashed = True
-            else:
-                del self.files[file.id]
-
-    def change_permission(self, pick: int) -> None:
-        if pick % 2:
-            readers = self.drives[self.drive_ids[1]].readers
-            readers[:] = [READER] if len(readers) > 1 else [READER, "eve@example.org"]
-        else:
-            file = self.followed()[pick % len(self.followed())]
-            file.readers = ["anyone"] if file.readers is None else None
 
 
 class FakeGoogleDrive(FakeDrives):
@@ -140,7 +26,10 @@ class FakeGoogleDrive(FakeDrives):
         )
         self.route("GET", "/drive/v3/about", self._about)
         self.route("GET", "/drive/v3/drives", self._drives)
+        self.route("GET", "/drive/v3/changes", self._changes)
+        self.route("GET", "/drive/v3/changes/startPageToken", self._start_token)
         self.route("GET", "/drive/v3/files", self._list)
+        self.route("GET", "/drive/v3/files/root", self._root)
         self.route("GET", "/drive/v3/files/{file}", self._get)
         self.route("GET", "/drive/v3/files/{file}/export", self._export)
         self.route("GET", "/drive/v3/files/{file}/permissions", self._permissions)
@@ -150,7 +39,10 @@ class FakeGoogleDrive(FakeDrives):
         return {"baseUrl": f"{self.site.url}/drive/v3"}
 
     def is_detail(self, call: FakeCall) -> bool:
-        return call.path.startswith("/drive/v3/files/") and not call.path.endswith("/permissions")
+        is_file = call.path.startswith("/drive/v3/files/") and not call.path.endswith(
+            ("/permissions", "/root")
+        )
+        return is_file and call.params.get("fields") != "id,name,mimeType,parents"  # folders
 
     def _about(self, call: FakeCall) -> dict[str, Any]:
         assert "emailAddress" in call.params["fields"]
@@ -159,6 +51,43 @@ class FakeGoogleDrive(FakeDrives):
     def _drives(self, call: FakeCall) -> dict[str, Any]:
         assert "drives(id,name)" in call.params["fields"]
         return {"drives": [{"id": "D1", "name": "Team"}]}
+
+    def _root(self, call: FakeCall) -> dict[str, Any]:
+        del call
+        return {"id": "0root"}
+
+    def _start_token(self, call: FakeCall) -> dict[str, Any]:
+        params = call.require_only("driveId", "supportsAllDrives")
+        assert params["supportsAllDrives"] == "true"
+        return {"startPageToken": str(self.log.compare(self.files))}
+
+    def _changes(self, call: FakeCall) -> dict[str, Any]:
+        params = call.require_only(
+            *("pageToken", "pageSize", "fields", "driveId", "includeRemoved"),
+            *("supportsAllDrives", "includeItemsFromAllDrives"),
+        )
+        drive = params.get("driveId", "my")
+        assert (params["includeRemoved"], params["includeItemsFromAllDrives"]) == (
+            "true",
+            "false" if drive == "my" else "true",
+        )
+        last = self.log.compare(self.files)
+        if int(params["pageToken"]) < self.log.oldest:
+            raise FakeError(400, {"error": {"code": 400, "message": "Invalid Value"}})
+        changes = self.log.since(int(params["pageToken"]), drive)
+        page = changes[: self.page_size]
+        shown = [self._show_change(item_id) for _, item_id in page]
+        if drive == "my":
+            shown.append({"changeType": "drive", "driveId": "D1", "removed": False})
+        if len(page) < len(changes):
+            return {"changes": shown, "nextPageToken": str(page[-1][0])}
+        return {"changes": shown, "newStartPageToken": str(last)}
+
+    def _show_change(self, item_id: str) -> dict[str, Any]:
+        file = self.files.get(item_id)
+        if file is None or None in self.ancestors(file):
+            return {"changeType": "file", "fileId": item_id, "removed": True}
+        return {"changeType": "file", "fileId": item_id, "removed": False, "file": self.show(file)}
 
     def _list(self, call: FakeCall) -> dict[str, Any]:
         params = call.require_only(
@@ -170,11 +99,15 @@ class FakeGoogleDrive(FakeDrives):
             ("user", "false") if drive == "my" else ("drive", "true")
         )
         assert "trashed = false" in params["q"]
-        wants_folders = f"mimeType = '{FOLDER}'" in params["q"]
+        parents = re.findall(r"'([^']+)' in parents", params["q"])
         files = [
             file
             for _, file in sorted(self.files.items())
-            if file.drive == drive and not file.trashed and (file.media_type == FOLDER) == wants_folders
+            if file.drive == drive
+            and self.is_there(file)
+            and (file.media_type == FOLDER or f"mimeType = '{FOLDER}'" not in params["q"])
+            and (file.media_type != FOLDER or f"mimeType != '{FOLDER}'" not in params["q"])
+            and (not parents or file.parent in parents)
         ]
         after = params.get("pageToken", "")
         page = [file for file in files if file.id > after][: self.page_size]
@@ -183,7 +116,7 @@ class FakeGoogleDrive(FakeDrives):
         return {"files": [self.show(file) for file in page], **token}
 
     def _get(self, call: FakeCall, file: str) -> Any:
-        if file not in self.files:
+        if file not in self.files or None in self.ancestors(self.files[file]):
             raise FakeError(404)
         if call.params.get("alt") == "media":
             return SiteResponse(200, self.files[file].text.encode())
@@ -196,17 +129,20 @@ class FakeGoogleDrive(FakeDrives):
 
     def _permissions(self, call: FakeCall, file: str) -> dict[str, Any]:
         assert call.params["supportsAllDrives"] == "true"
+        if file not in self.drives and file not in self.files:
+            raise FakeError(404)
         readers = self.drives[file].readers if file in self.drives else self.readers_of(self.files[file])
         return {"permissions": [_permission(reader) for reader in readers]}
 
     def show(self, file: DriveFile) -> dict[str, Any]:
+        """As the API returns it."""
         shown: dict[str, Any] = {
             "id": file.id,
             "name": file.name,
             "mimeType": file.media_type,
             "modifiedTime": file.modified,
             "parents": [file.parent or ("0root" if file.drive == "my" else file.drive)],
-            "trashed": file.trashed,
+            "trashed": not self.is_there(file),
             "webViewLink": f"https://drive.google.com/file/d/{file.id}/view",
         }
         if file.media_type == "text/markdown":
@@ -244,6 +180,7 @@ class FakeGraph(FakeDrives):
         for path, body in answers:
             self.route("GET", f"/v1.0{path}", partial(self._fixed, body))
         self.route("GET", f"{prefix}/root/delta", self._delta)
+        self.route("GET", f"{prefix}/root/permissions", self._root_permissions)
         self.route("GET", f"{prefix}/items/{{item}}", self._item)
         self.route("GET", f"{prefix}/items/{{item}}/content", self._content)
         self.route("GET", "/download/{item}", self._download)
@@ -261,7 +198,9 @@ class FakeGraph(FakeDrives):
         }
 
     def is_detail(self, call: FakeCall) -> bool:
-        return "/items/" in call.path
+        return (
+            "/items/" in call.path and call.params.get("$select") != "id,name,root,parentReference"
+        )  # folders
 
     def check_authorization(self, call: FakeCall) -> None:
         if call.path.startswith("/download/"):
@@ -274,35 +213,73 @@ class FakeGraph(FakeDrives):
         return body
 
     def _delta(self, call: FakeCall, drive: str) -> dict[str, Any]:
+        """Tokens are `l.ID.NUMBER` within the first listing and `d.NUMBER` for changes."""
         params = call.require_only("$select", "$top", "token")
-        items = [file for file in self.files.values() if file.drive == drive and not file.trashed]
-        start = int(params.get("token", 0))
-        shown = [self.show(file) for file in items[start : start + self.page_size]]
-        if start == 0:
-            root: dict[str, Any] = {"id": f"root-{drive}", "name": "root", "root": {}, "folder": {}}
-            shown.insert(0, root)
-            shown.append({"id": "old", "deleted": {"state": "deleted"}})
-        more = start + self.page_size < len(items)
+        assert "deltashowsharingchanges" in call.headers["prefer"]
+        # What comes back from the recycle bin is named item by item; what goes there need not be.
+        self.log.compare(
+            self.files, frozenset(file.id for file in self.files.values() if not self.is_there(file))
+        )
+        sort, _, rest = params.get("token", "").partition(".")
+        if sort == "d":
+            return self._show_changes(call, drive, int(rest))
+        after, _, number = rest.rpartition(".")
+        start = int(number or self.log.number)
+        if start < self.log.oldest:
+            raise FakeError(410, {"error": {"code": "resyncRequired"}})
+        items = [
+            file
+            for _, file in sorted(self.files.items())
+            if file.drive == drive and file.id > after and self.is_there(file)
+        ]
+        shown = [self.show(file) for file in items[: self.page_size]]
+        if sort == "":
+            shown = [self._show_root(drive), *shown, {"id": "old", "deleted": {"state": "deleted"}}]
+        if len(items) > self.page_size:
+            return self._page(call, shown, "nextLink", f"l.{items[self.page_size - 1].id}.{start}")
+        return self._page(call, shown, "deltaLink", f"d.{start}")
+
+    def _show_changes(self, call: FakeCall, drive: str, number: int) -> dict[str, Any]:
+        """What changed itself, after the folders that it is in: Graph names them too."""
+        if number < self.log.oldest:
+            raise FakeError(410, {"error": {"code": "resyncRequired"}})
+        changes = self.log.since(number, drive)
+        page = changes[: self.page_size]
+        shown = [self._show_root(drive)] if page else []
+        for changed, item_id in page:
+            file = self.files.get(item_id)
+            if file is None or not self.is_there(file):
+                shown.append({"id": item_id, "deleted": {"state": "deleted"}})
+                continue
+            shown += [self.show(folder) for folder in reversed(self.ancestors(file)) if folder is not None]
+            annotation = {"@microsoft.graph.sharedChanged": "True"}
+            shown.append(
+                {**self.show(file), **(annotation if self.log.sharing.get(item_id) == changed else {})}
+            )
+        if len(page) < len(changes):
+            return self._page(call, shown, "nextLink", f"d.{page[-1][0]}")
+        return self._page(call, shown, "deltaLink", f"d.{self.log.number}")
+
+    def _page(self, call: FakeCall, shown: list[dict[str, Any]], link: str, token: str) -> dict[str, Any]:
         assert self.site is not None
-        address = f"{self.site.url}{call.path}?token={start + self.page_size}"
-        return {"value": shown, ("@odata.nextLink" if more else "@odata.deltaLink"): address}
+        return {"value": shown, f"@odata.{link}": f"{self.site.url}{call.path}?token={token}"}
+
+    def _show_root(self, drive: str) -> dict[str, Any]:
+        return {"id": f"root-{drive}", "name": "root", "root": {}, "folder": {}}
+
+    def _root_permissions(self, call: FakeCall, drive: str) -> dict[str, Any]:
+        del call
+        return {"value": [_grant(reader) for reader in self.drives[drive].readers]}
 
     def _find(self, drive: str, item: str) -> DriveFile:
         file = self.files.get(item)
-        if file is None or file.trashed or file.drive != drive:
+        if file is None or not self.is_there(file) or file.drive != drive:
             raise FakeError(404)
         return file
 
     def _item(self, call: FakeCall, drive: str, item: str) -> dict[str, Any]:
         assert "$select" in call.params
-        file = self._find(drive, item)
-        shown = self.show(file)
-        shown["parentReference"]["path"] = f"/drives/{drive}/root:{self._folder_path(file)}"
-        return shown
-
-    def _folder_path(self, file: DriveFile) -> str:
-        parent = self.files.get(file.parent or "")
-        return "" if parent is None else f"{self._folder_path(parent)}/{parent.name.replace(' ', '%20')}"
+        return self._show_root(drive) if item == f"root-{drive}" else self.show(self._find(drive, item))
 
     def _content(self, call: FakeCall, drive: str, item: str) -> SiteResponse:
         del call

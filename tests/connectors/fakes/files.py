@@ -1,10 +1,14 @@
 """Fakes of places with files: an S3 bucket, a WebDAV folder and a git repository."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 from xml.sax.saxutils import escape
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.connectors.fakes.git_pack import pack_files, packet
 from tests.connectors.fakes.tool import (
@@ -23,6 +27,7 @@ EVERYONE = frozenset({"org:*"})
 class FakeFiles(FakeTool):
     """A tree of files. A few are not followed: they are of another format."""
 
+    has_permissions = False
     separator = "/"
 
     def __init__(self) -> None:
@@ -56,22 +61,16 @@ class FakeFiles(FakeTool):
         if len(self.followed()) > 8:
             del self.files[self.followed()[pick % len(self.followed())]]
 
-    def rename_unchanged(self, before: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Move two files that are what they were before; their old and new paths."""
-        unchanged = [path for path in self.followed() if before.get(path) == self.files[path]]
-        moves = [(path, f"moved{self.separator}{self.new_id()}.md") for path in unchanged[:2]]
-        for path, new_path in moves:
-            self.files[new_path] = self.files.pop(path)
-        return moves
-
-    def change_permission(self, pick: int) -> None:
-        del pick  # there are none
+    def move_document(self, pick: int) -> None:
+        path = self.followed()[pick % len(self.followed())]
+        self.files[f"moved{self.separator}{self.new_id()}.md"] = self.files.pop(path)
 
 
 class FakeS3(FakeFiles):
     """A bucket, with the part of S3's API that `obstore` uses."""
 
     kind = "s3"
+    tries = 4
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,6 +114,15 @@ class FakeS3(FakeFiles):
         body = self.files[path].encode()
         headers = {"ETag": f'"{self.etag(path)}"', "Last-Modified": f"{self.now:%a, %d %b %Y %H:%M:%S GMT}"}
         return SiteResponse(200, body, headers)
+
+
+def service_account_key() -> str:
+    """A new key of a service account of Google, as JSON."""
+    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = private.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    return json.dumps({"private_key": pem, "private_key_id": "1", "client_email": "robot@p.example"})
 
 
 class FakeWebDav(FakeFiles):
@@ -177,6 +185,7 @@ class FakeGitServer(FakeFiles):
     """A git repository over smart HTTP, in which all files are at the top."""
 
     kind = "git"
+    reads_at_once = True
     separator = " "
 
     def __init__(self) -> None:

@@ -55,6 +55,11 @@ class Repo:
     wiki: dict[str, str] = field(default_factory=dict[str, str])
     has_discussions: bool = True
     hides_collaborators: bool = False
+    last_number: int = 0  # of issues and discussions: no number is used twice
+
+    def next_number(self) -> int:
+        self.last_number += 1
+        return self.last_number
 
 
 class GitHubModel(FakeTool):
@@ -96,10 +101,9 @@ class GitHubModel(FakeTool):
             self.add_issue(repo, is_pull=choice in (2, 3))
 
     def add_issue(self, repo: Repo, *, is_pull: bool = False) -> Issue:
-        numbers = [*(entry.number for entry in repo.issues), *(entry.number for entry in repo.discussions), 0]
         issue = Issue(
             self.new_id(),
-            max(numbers) + 1,
+            repo.next_number(),
             f"Title {self.new_word()}",
             f"Text {self.new_word()}",
             self.now,
@@ -112,9 +116,8 @@ class GitHubModel(FakeTool):
         return issue
 
     def _add_discussion(self, repo: Repo) -> None:
-        numbers = [*(entry.number for entry in repo.issues), *(entry.number for entry in repo.discussions), 0]
         discussion = Discussion(
-            self.new_id(), max(numbers) + 1, f"Topic {self.new_word()}", f"Text {self.new_word()}", self.now
+            self.new_id(), repo.next_number(), f"Topic {self.new_word()}", f"Text {self.new_word()}", self.now
         )
         discussion.comments = [self._new_comment() for _ in range(3)]
         repo.discussions.append(discussion)

@@ -58,7 +58,7 @@ class FakeGitLab(FakeTool):
 
     def __init__(self) -> None:
         super().__init__()
-        self.add_count = 0
+        self.add_count = self.last_iid = 0
         self.projects: list[Project] = []
         self.commits: dict[str, dict[str, str]] = {}
         self.blobs: dict[str, str] = {}
@@ -110,7 +110,8 @@ class FakeGitLab(FakeTool):
             self.add_work_item(project.merge_requests if choice in (2, 3) else project.issues)
 
     def add_work_item(self, work_items: list[WorkItem], *, confidential: bool = False) -> WorkItem:
-        iid = max((item.iid for item in work_items), default=0) + 1
+        self.last_iid += 1  # GitLab uses no number twice
+        iid = self.last_iid
         work_item = WorkItem(
             self.new_id(), iid, f"Title {self.new_word()}", f"Text {self.new_word()}", self.now, confidential
         )

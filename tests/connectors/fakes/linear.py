@@ -25,6 +25,7 @@ class FakeLinear(FakeTool):
     """A workspace with a public and a private team."""
 
     kind = "linear"
+    requests_each = 2
 
     def __init__(self) -> None:
         super().__init__()

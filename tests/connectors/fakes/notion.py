@@ -33,6 +33,8 @@ class FakeNotion(FakeTool):
     """A workspace with pages inside and outside a database."""
 
     kind = "notion"
+    requests_each = 3
+    has_permissions = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,9 +89,6 @@ class FakeNotion(FakeTool):
                 page.in_trash = True
             else:
                 del self.pages[page.id]
-
-    def change_permission(self, pick: int) -> None:
-        del pick  # Notion does not show them
 
     def is_detail(self, call: FakeCall) -> bool:
         return call.path.startswith(("/v1/pages/", "/v1/blocks/"))

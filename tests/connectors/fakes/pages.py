@@ -13,6 +13,8 @@ EVERYONE = frozenset({"org:*"})
 class FakePages(FakeTool):
     """Numbered pages with revisions, without permissions."""
 
+    has_permissions = False
+
     def __init__(self) -> None:
         super().__init__()
         self.texts: dict[int, str] = {}
@@ -32,9 +34,6 @@ class FakePages(FakeTool):
         if len(self.texts) > 8:
             del self.texts[sorted(self.texts)[pick % len(self.texts)]]
 
-    def change_permission(self, pick: int) -> None:
-        del pick  # there are none
-
     def check_authorization(self, call: FakeCall) -> None:
         del call  # everything is public
 
@@ -43,6 +42,7 @@ class FakeMediaWiki(FakePages):
     """A wiki that lists a few pages at a time."""
 
     kind = "mediawiki"
+    requests_each = 2
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,9 +98,11 @@ class FakeMediaWiki(FakePages):
 
 
 class FakeFeed(FakePages):
-    """A site with an RSS feed of all its entries; what is deleted there stays here."""
+    """A site with an RSS feed of all its entries. One that it no longer names may have been read before, and then stays."""
 
     kind = "feeds"
+    reads_at_once = True
+    keeps_deleted = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,12 +116,9 @@ class FakeFeed(FakePages):
         return {}
 
     def delete(self, pick: int) -> None:
-        del pick
-
-    def restore(self, content: dict[str, Any]) -> None:
-        newer = {number: text for number, text in self.texts.items() if number not in content["texts"]}
-        super().restore(content)
-        self.texts.update(newer)
+        before = set(self.expected_documents())
+        super().delete(pick)
+        self.former_ids |= before - set(self.expected_documents())
 
     def expected_documents(self) -> dict[str, ExpectedDocument]:
         assert self.site is not None
@@ -132,7 +131,8 @@ class FakeFeed(FakePages):
         }
 
     def is_detail(self, call: FakeCall) -> bool:
-        return call.path != "/feed.xml"
+        # A request with a condition only asks whether the feed changed.
+        return call.path == "/feed.xml" and "if-none-match" not in call.headers
 
     def _feed(self, call: FakeCall) -> SiteResponse:
         items = "".join(

@@ -126,6 +126,11 @@ class FakeSlack(FakeTool):
                 if message in messages:
                     messages.remove(message)
 
+    def reveal(self, pick: int) -> None:
+        super().reveal(pick)
+        for messages in self.messages.values():
+            messages.sort(key=lambda entry: entry.ts)
+
     def _followed(self) -> list[Message]:
         return [entry for name in ("C1", "G2") for entry in self.messages[name] if entry.subtype is None]
 

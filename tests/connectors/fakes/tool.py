@@ -20,11 +20,15 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pytest
 
+from tests.connectors.fakes.hiding import TakenEntry, containers_in, find_taken
 from tests.sources.site import Site, SiteRequest, SiteResponse, serve
 
 SECRET = "s3cret-token-of-the-tool"
 WORD = re.compile(r"\bw\d+x\b")
-_NOT_CONTENT = {"now", "calls", "rules", "errors", "routes", "lock", "site", "_word_count", "_last_id"}
+_NOT_CONTENT = {
+    *("now", "calls", "rules", "errors", "routes", "lock", "site", "_word_count", "_last_id"),
+    *("hidden", "former_ids"),
+}
 
 
 class FakeError(Exception):
@@ -75,10 +79,26 @@ AnyFakeTool = TypeVar("AnyFakeTool", bound="FakeTool")
 
 
 class FakeTool:
-    """Base of all fakes. `page_size` is how many rows a page has at most."""
+    """Base of all fakes. `page_size` is how many rows a page has at most.
+
+    What a tool does not have, it declares; the contract then says what holds in its place:
+
+        has_permissions     whether it says who may see what; else everyone sees everything
+        reads_at_once       whether one request reads all documents: a feed, or the pack of a git repository
+        keeps_deleted       whether documents that it no longer names stay in a base: a feed names only its newest entries
+        shows_restrictions  whether a run notices that a document got other readers; else the permissions have to be read
+        requests_each       how many requests read one document
+        tries               how often a request is sent by the tool's own client, before we see that it was refused
+    """
 
     kind = ""
     page_size = 4
+    has_permissions = True
+    reads_at_once = False
+    keeps_deleted = False
+    shows_restrictions = True
+    requests_each = 1
+    tries = 1
 
     def __init__(self) -> None:
         self.now = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -88,6 +108,10 @@ class FakeTool:
         self.routes: list[tuple[str, re.Pattern[str], Route]] = []
         self.lock = threading.RLock()
         self.site: Site | None = None
+        self.hidden: list[list[TakenEntry]] = []  # what `hide` took away, document by document
+        self.former_ids: set[str] = (
+            set()
+        )  # documents that stay in a base though the tool no longer names them
         self._word_count = 0
         self._last_id = 1000
 
@@ -118,8 +142,52 @@ class FakeTool:
         raise NotImplementedError
 
     def change_permission(self, pick: int) -> None:
-        """Change a permission; `pick` chooses which."""
-        raise NotImplementedError
+        """Change a permission, or who is in a group; `pick` chooses which. Nothing happens in a tool without permissions."""
+        assert not self.has_permissions
+
+    def restrict(self, pick: int) -> None:
+        """Change who may read a single document."""
+        self.change_permission(pick)
+
+    def move_document(self, pick: int) -> None:
+        """Rename a document without changing it, in tools that name documents by their paths; in others, edits move them."""
+        self.edit(pick)
+
+    def hide(self, pick: int) -> None:
+        """Take a document out of sight of the credentials until `reveal`: to them it looks deleted."""
+        containers = [(container, copy.copy(container)) for container in containers_in(self.contained())]
+        self.delete(
+            pick * 2
+        )  # tools with a trash put documents with an odd number there, where they leave a trace
+        taken = [part for container, before in containers for part in find_taken(container, before)]
+        if taken:
+            self.hidden.append(taken)
+
+    def reveal(self, pick: int) -> None:
+        """Let the credentials see a hidden document again, as it was and with its old date."""
+        if self.hidden:
+            for part in self.hidden.pop(pick % len(self.hidden)):
+                part.put_back()
+
+    def edit_hidden(self, pick: int) -> None:
+        """Change a hidden document, in tools that list documents by their time of change."""
+        for part in self.hidden[pick % len(self.hidden)] if self.hidden else ():
+            if isinstance(getattr(part.entry, "updated", None), datetime):
+                part.entry.text, part.entry.updated = f"Text {self.new_word()}", self.now
+
+    def known_emails(self) -> set[str]:
+        """The addresses of people who see something in the tool."""
+        entries = set[str]().union(*(document.acl for document in self.expected_documents().values()))
+        return {entry.partition(":")[2] for entry in entries if entry.startswith("user_email:")}
+
+    def principals_of(self, email: str) -> set[str]:
+        """The entries of access lists that admit a person."""
+        return {"org:*", f"user_email:{email}"}
+
+    def visible_ids(self, email: str) -> set[str]:
+        """The source ids of the documents that the tool shows to a person."""
+        principals = self.principals_of(email)
+        return {key for key, document in self.expected_documents().items() if document.acl & principals}
 
     def is_detail(self, call: FakeCall) -> bool:
         """Whether a request reads a single document, beyond what a list returns."""
@@ -127,11 +195,19 @@ class FakeTool:
 
     def detail_calls(self) -> list[str]:
         """All requests for single documents, in order."""
-        return [f"{call.path}?{call.params}{call.body}" for call in self.calls if self.is_detail(call)]
+        return [
+            f"{call.method} {call.path}?{call.params}{call.body}"
+            for call in self.calls
+            if self.is_detail(call)
+        ]
+
+    def contained(self) -> dict[str, Any]:
+        """What the tool contains, by attribute."""
+        return {name: value for name, value in vars(self).items() if name not in _NOT_CONTENT}
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of what the tool contains, for `restore`."""
-        return copy.deepcopy({name: value for name, value in vars(self).items() if name not in _NOT_CONTENT})
+        return copy.deepcopy(self.contained())
 
     def restore(self, content: dict[str, Any]) -> None:
         """Let the tool contain what it did at a snapshot, with its old dates."""
@@ -254,6 +330,11 @@ class FakeTool:
 def rate_limited(fake: FakeTool, seconds: int = 3600, status: int = 429) -> Callable[[], SiteResponse]:
     """An action that responds with a rate limit."""
     return lambda: fake.respond({"message": "slow down"}, status, Retry_After=str(seconds))
+
+
+def cut_off() -> SiteResponse:
+    """A response that ends before all of it was sent."""
+    return SiteResponse(200, b"{", {"Content-Length": "100", "Connection": "close"})
 
 
 def failing(fake: FakeTool, status: int = 500) -> Callable[[], SiteResponse]:

@@ -14,6 +14,7 @@ from gristmill.net import retry_after
 from tests.connectors.fakes.github import FakeGitHub
 from tests.connectors.fakes.tool import FakeCall, failing, fake_tool_fixture
 from tests.connectors.harness import ConnectorHarness
+from tests.wait_until import wait_until
 
 tool = fake_tool_fixture(FakeGitHub)
 
@@ -29,9 +30,15 @@ async def test_a_rate_limit_inside_a_graphql_response_is_waited_for(
     """S2-22. The status is 200, and the data is null: nothing is gone, and no position moves past it."""
     limited = {"data": {"repository": None}, "errors": [{"type": "RATE_LIMITED", "message": "slow down"}]}
     tool.add_rule(is_graphql, lambda: tool.respond(limited, 200, Retry_After="30"))
-    run = await harness.start()
+    started = await harness.start()
+
+    async def is_limited() -> bool:
+        rows = await harness.fetch("select 1 from job where id = %s and state = 'delayed'", started.job_id)
+        return rows != []
+
+    await wait_until(is_limited)
     await harness.run_delayed_jobs()
-    run = await harness.wait_until_ended(run)
+    run = await harness.wait_until_ended(started)
     assert run.status == "success", await harness.log_text(run)
     assert "GraphQL API is rate limited" in await harness.log_text(run)
     await harness.assert_matches_tool()
@@ -59,9 +66,9 @@ async def test_names_that_do_not_exist_and_hidden_people_are_named(
     log = await harness.log_text(run)
     assert run.status == "completed_with_errors"
     assert "acme/typo does not exist" in log
-    assert "only admins see its documents" in log
+    assert f"the group {hidden.name} (collaborators) could not be found out" in log
     with pytest.raises(Permanent, match="acme/typo"):
-        await harness.mill.connectors.check(
+        await harness.mill.connectors.check_new(
             tool.kind, {**tool.config(), "repositories": ["acme/typo"]}, json.dumps(tool.credentials())
         )
 
@@ -98,3 +105,17 @@ def test_a_blob_that_came_as_json_is_decoded() -> None:
     body = json.dumps({"sha": "abc", "encoding": "base64", "content": base64.b64encode(b"# Title").decode()})
     assert decode_blob(body, "abc") == "# Title"
     assert decode_blob("{not json: abc", "abc") == "{not json: abc"
+
+
+@pytest.mark.slow
+async def test_a_changed_file_that_is_not_returned_for_a_moment_is_read_by_the_next_run(
+    harness: ConnectorHarness, tool: FakeGitHub
+) -> None:
+    """The tree names it, and no later comparison of trees would."""
+    await harness.sync()
+    tool.repos[0].files["README.md"] = f"# Readme {tool.new_word()}"
+    tool.add_rule(lambda call: "/git/blobs/" in call.path, failing(tool, 404))
+    run = await harness.sync()
+    assert (run.status, run.item_errors) == ("completed_with_errors", 1)
+    assert (await harness.sync()).status == "success"
+    await harness.assert_matches_tool()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.connectors.fakes.gitlab import GUEST, REPORTER, FakeGitLab
-from tests.connectors.fakes.tool import fake_tool_fixture
+from tests.connectors.fakes.tool import failing, fake_tool_fixture
 from tests.connectors.harness import ConnectorHarness
 
 pytestmark = pytest.mark.slow
@@ -33,6 +33,26 @@ async def test_internal_notes_are_for_reporters_and_the_issue_for_all_members(
     issue.notes.pop()
     issue.updated = tool.now
     await harness.sync()
+    await harness.assert_matches_tool()
+
+
+async def test_internal_notes_survive_a_run_that_may_not_read_notes(
+    harness: ConnectorHarness, tool: FakeGitLab
+) -> None:
+    """Known ones are not pruned meanwhile, and new ones come once notes can be read again."""
+    known, new = (tool.add_work_item(tool.projects[0].issues) for _ in range(2))
+    known.notes = [tool._new_comment(internal=True)]  # pyright: ignore[reportPrivateUsage]
+    await harness.sync()
+    new.notes = [tool._new_comment(internal=True)]  # pyright: ignore[reportPrivateUsage]
+    tool.advance_clock(100)
+    known.updated = new.updated = tool.now
+    tool.add_rule(lambda call: call.path.endswith("/notes"), failing(tool, 403), times=1000)
+    run = await harness.sync()
+    assert (run.status, run.documents_pruned) == ("completed_with_errors", 0)
+    assert f"issue:{known.id}:internal" in await harness.indexed_documents()
+    tool.rules.clear()
+    run = await harness.sync()
+    assert run.status == "success", await harness.log_text(run)
     await harness.assert_matches_tool()
 
 

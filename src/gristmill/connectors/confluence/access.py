@@ -4,8 +4,9 @@
     space:{id}                           documents without restrictions
     space:{id}:in:{id}.{id}              these restricted pages and everything below them: users that all of them allow
 
-A comment is visible to those who see its page. What Confluence does not return hides documents: permissions of a space that
-the credentials may not read, a group without its members, a role instead of a group.
+A comment is visible to those who see its page. Groups that a space or a restriction names stay groups; of a restricted page
+inside a space only those that both name. What Confluence does not return hides documents: permissions of a space that the
+credentials may not read, a role instead of a group. A group without its members hides what only it may see.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -81,7 +82,8 @@ class ConfluenceAccess:
             people |= await self._resolve_user(AtlassianUser.from_json(as_dict(entry)))
         for entry in groups:
             group = as_dict(entry)
-            people |= await self._group_members(str(group.get("id" if self._api.cloud else "name") or ""))
+            group_id = str(group.get("id" if self._api.cloud else "name") or "")
+            people |= await self._group_set(group_id, str(group.get("name") or group_id))
         return people
 
     async def _space_readers(self, space: Mapping[str, Any]) -> UserSet:
@@ -93,7 +95,7 @@ class ConfluenceAccess:
                 case "user":
                     people |= await self._resolve_user(AtlassianUser(str(subject.get("id"))))
                 case "group":
-                    people |= await self._group_members(str(subject.get("id")))
+                    people |= await self._group_set(str(subject.get("id") or ""), str(subject.get("id")))
                 case "anonymous":
                     people |= EVERYBODY
                 case _:
@@ -112,11 +114,15 @@ class ConfluenceAccess:
 
         return await self._cache.lookup(("user", user.id), fetch)
 
-    async def _group_members(self, group: str) -> UserSet:
-        async def fetch() -> UserSet:
-            people = UserSet()
-            for user in await self._api.group(group):
-                people |= await self._resolve_user(user) if user.is_active_person else UserSet()
-            return people
+    async def _group_set(self, group: str, name: str) -> UserSet:
+        async def fetch_members() -> UserSet:
+            members = [user for user in await self._api.group(group) if user.is_active_person]
+            accounts: dict[str, AtlassianUser] = {}
+            complete = True
+            for user in members:
+                resolved = await self._resolve_user(user)
+                accounts.update(resolved.accounts)
+                complete = complete and resolved.complete
+            return UserSet(accounts, complete=complete)
 
-        return await self._cache.lookup(("group", group), fetch) if group else UNKNOWN
+        return await self._cache.lookup_group(group, name, fetch_members)

@@ -48,6 +48,11 @@ class ConfluenceApi:
         """Who the credentials belong to."""
         return AtlassianUser.from_json(await self._get(f"{self._v1}/user/current"))
 
+    async def site_url(self) -> str:
+        """Cloud: the address at which people open Confluence, with its `/wiki`."""
+        data = await self._get(f"{self._v2}/spaces", {"limit": 1})
+        return str(as_dict(data.get("_links")).get("base") or "")
+
     # ── spaces ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def spaces(self) -> AsyncIterator[dict[str, Any]]:

@@ -87,6 +87,8 @@ class ConfluenceConnector(Connector):
         self._spaces: dict[str, dict[str, Any]] | None = None
         self._zone: UserTimeZone | None = None
         self._missing: list[str] = []
+        # At the gateway, the address that people open is asked for.
+        self._wiki = "" if config.is_gateway else f"{config.site}{'/wiki' if api.cloud else ''}"
 
     async def check(self) -> Account:
         """Who the credentials belong to, and how many spaces are followed."""
@@ -139,9 +141,9 @@ class ConfluenceConnector(Connector):
 
     async def resolve_access(self, audience_keys: Sequence[str]) -> AsyncIterator[AccessUpdate]:
         """Who sees each space and restricted page now, and which documents got another audience."""
+        resolver = ConfluenceAccess(self.api)
         for number, space in (await self._find_spaces()).items():
             if any(key.split(":")[1] == number for key in audience_keys):
-                resolver = ConfluenceAccess(self.api)
                 audience_by_source = await self._find_audiences(resolver, number, space)
                 keys = sorted({f"space:{number}", *audience_by_source.values()})
                 yield AccessUpdate([await resolver.audience(space, key) for key in keys])
@@ -227,7 +229,7 @@ class ConfluenceConnector(Connector):
             title=title or number,
             body=text if kind == COMMENT else f"# {title}\n\n{text}".strip(),
             audience=await self._access.audience_key(space, await self._chain(kind, content)),
-            url=self._url(content),
+            url=await self._url(content),
             updated_at=parse_time(version.get("createdAt") or version.get("when")),
             metadata={"type": kind, "space": str((await self._find_spaces())[space].get("key"))},
             attachments=await self._attachments(kind, content),
@@ -247,11 +249,13 @@ class ConfluenceConnector(Connector):
         await self._access.cache_restrictions(content)
         return await self.ancestors.chain(kind, str(content.get("id")))
 
-    def _url(self, content: dict[str, Any]) -> str | None:
+    async def _url(self, content: dict[str, Any]) -> str | None:
         webui = as_dict(content.get("_links")).get("webui")
         if not isinstance(webui, str):
             return None
-        return f"{self._config.site}{'/wiki' if self.api.cloud else ''}{webui}"
+        if not self._wiki:
+            self._wiki = (await self.api.site_url()).rstrip("/")
+        return f"{self._wiki}{webui}"
 
     async def _attachments(self, kind: str, content: dict[str, Any]) -> tuple[Attachment, ...]:
         if kind == COMMENT or not self._config.attachments:

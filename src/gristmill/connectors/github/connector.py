@@ -11,6 +11,7 @@ everyone; any other to its collaborators, by their public email address or by th
 not return the collaborators, only admins see it.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 
 from pydantic import Field, SecretStr, model_validator
@@ -36,6 +37,7 @@ from gristmill.connectors.port import (
     Document,
     DocumentRef,
     Stream,
+    ToolGroup,
     ToolUser,
     scope_problems,
 )
@@ -101,8 +103,10 @@ class GitHubConnector(Connector):
 
     def __init__(self, config: GitHubConfig, api: GitHubApi, web: Transport, *, is_app: bool) -> None:
         super().__init__(api.transport, web)
-        self._config, self._api, self._web, self._is_app = config, api, web, is_app
+        self._config, self._api, self._web = config, api, web
+        self._follows_installation = is_app and not config.organizations and not config.repositories
         self._repositories: list[Repository] | None = None
+        self._second_listing, self._is_listed_twice = asyncio.Lock(), False
         self._emails: dict[str, str | None] = {}
         self._missing: list[str] = []
 
@@ -180,17 +184,32 @@ class GitHubConnector(Connector):
                     self._missing.append(name)  # its documents are verified, and pruned
                     continue
                 repositories[repository.id] = repository
-            if self._is_app and not self._config.organizations and not self._config.repositories:
+            if self._follows_installation:
                 async for repository in self._api.installation_repositories():
                     repositories[repository.id] = repository
             self._repositories = sorted(repositories.values(), key=lambda repository: repository.id)
         return self._repositories
 
+    async def _list_installation_again(self) -> None:
+        """Add repositories of the installation that paging stepped over, once."""
+        async with self._second_listing:  # documents are read several at a time
+            if self._is_listed_twice:
+                return
+            repositories = {repository.id: repository for repository in await self._find_repositories()}
+            async for repository in self._api.installation_repositories():
+                repositories[repository.id] = repository
+            self._repositories = sorted(repositories.values(), key=lambda repository: repository.id)
+            self._is_listed_twice = True
+
     async def _repository(self, ref: DocumentRef) -> Repository:
-        for repository in await self._find_repositories():
-            if repository.scope == ref.stream.scope:
+        if (repository := await self._find_listed(ref.stream.scope)) is not None:
+            return repository
+        # Paging may have stepped over it. A name proves nothing for an installation: a public repository outside of it is shown, too.
+        if self._follows_installation:
+            await self._list_installation_again()
+            if (repository := await self._find_listed(ref.stream.scope)) is not None:
                 return repository
-        # Paging may have stepped over it.
+            raise SourceGone(f"{ref.stream.scope} is no longer followed.")
         candidate = await self._api.repository(ref.locator["repository"])
         owners = {name.lower() for name in self._config.organizations}
         names = {name.lower() for name in self._config.repositories}
@@ -198,6 +217,10 @@ class GitHubConnector(Connector):
         if candidate.scope != ref.stream.scope or not is_followed:
             raise SourceGone(f"{ref.stream.scope} is no longer followed.")
         return candidate
+
+    async def _find_listed(self, scope: str) -> Repository | None:
+        repositories = await self._find_repositories()
+        return next((repository for repository in repositories if repository.scope == scope), None)
 
     def _streams(self, repository: Repository) -> list[Stream]:
         config = self._config
@@ -245,12 +268,17 @@ class GitHubConnector(Connector):
             is_public = self._config.internal_is_public
         if is_public:
             return Audience(repository.scope, everybody=True)
+        return Audience(repository.scope, tool_groups=[await self._collaborators(repository)])
+
+    async def _collaborators(self, repository: Repository) -> ToolGroup:
+        """Everyone with access, as one group: GitHub returns them without the teams by which they have it."""
+        name = f"{repository.full_name} (collaborators)"
         try:
             collaborators = await self._api.collaborators(repository.full_name)
         except (SourceGone, Unreadable):
-            return Audience(repository.scope, complete=False)
+            return ToolGroup(repository.scope, name, complete=False)
         users = [ToolUser(str(user.id), user.login, await self._email(user.login)) for user in collaborators]
-        return Audience.of_users(repository.scope, users)
+        return ToolGroup.of_users(repository.scope, name, users)
 
     async def _email(self, login: str) -> str | None:
         if login not in self._emails:

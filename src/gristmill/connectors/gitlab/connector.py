@@ -25,7 +25,7 @@ from pydantic import Field, SecretStr
 from gristmill.connectors.gitlab.api import WORK_KINDS, GitLabApi, Member, Project
 from gristmill.connectors.gitlab.files import FILE, ProjectFiles
 from gristmill.connectors.gitlab.wiki import WIKI, page_document
-from gristmill.connectors.gitlab.works import WorkListing
+from gristmill.connectors.gitlab.works import WorkListing, internal_notes
 from gristmill.connectors.listing import by_git_tree, by_updated_at
 from gristmill.connectors.port import (
     AccessUpdate,
@@ -42,6 +42,7 @@ from gristmill.connectors.port import (
     Document,
     DocumentRef,
     Stream,
+    ToolGroup,
     ToolUser,
     scope_problems,
 )
@@ -50,6 +51,7 @@ from gristmill.errors import SourceGone, Unreadable
 
 CHECKPOINT_VERSION = 1
 _GUEST, _REPORTER = 10, 20
+_LEVELS = {_GUEST: "members", _REPORTER: "reporters and up"}
 # The access level that a member needs to see a feature of a project that isn't public.
 _REQUIRED_LEVELS = {"issues": _GUEST, "wiki": _GUEST, "merge_requests": _REPORTER, "repository": _REPORTER}
 
@@ -144,6 +146,10 @@ class GitLabConnector(Connector):
                 return document
         raise SourceGone(f"{ref.source_id} is no longer there.")
 
+    def companion_ids(self, ref: DocumentRef) -> tuple[str, ...]:
+        """The internal notes of an issue or merge request."""
+        return internal_notes(ref)
+
     async def resolve_access(self, audience_keys: Sequence[str]) -> AsyncIterator[AccessUpdate]:
         """Who sees each project now. A work that became confidential has changed, so the next run reads it."""
         for project in await self._find_projects():
@@ -226,24 +232,31 @@ class GitLabConnector(Connector):
             members: list[Member] | None = await self._api.members(project.id)
         except (SourceGone, Unreadable):
             members = None
-        audiences = [await self._member_audience(f"{project.scope}:reporters", members, _REPORTER)]
+        group_by_level = {
+            level: await self._member_group(project, members, level, word) for level, word in _LEVELS.items()
+        }
+        audiences = [Audience(f"{project.scope}:reporters", tool_groups=[group_by_level[_REPORTER]])]
         for feature, required_level in _REQUIRED_LEVELS.items():
             key = f"{project.scope}:{feature}"
             if is_public and project.access_level_of(feature) != "private":
                 audiences.append(Audience(key, everybody=True))
             else:
-                audiences.append(await self._member_audience(key, members, required_level))
+                audiences.append(Audience(key, tool_groups=[group_by_level[required_level]]))
         return audiences
 
-    async def _member_audience(self, key: str, members: list[Member] | None, required_level: int) -> Audience:
+    async def _member_group(
+        self, project: Project, members: list[Member] | None, level: int, word: str
+    ) -> ToolGroup:
+        """The members of a project from a level up, those of the groups above included, as one group."""
+        group_id, name = f"{project.scope}:{level}", f"{project.path_with_namespace} ({word})"
         if members is None:
-            return Audience(key, complete=False)
+            return ToolGroup(group_id, name, complete=False)
         users = [
             ToolUser(str(member.id), member.username, await self._email(member))
             for member in members
-            if member.access_level >= required_level and member.state == "active"
+            if member.access_level >= level and member.state == "active"
         ]
-        return Audience.of_users(key, users)
+        return ToolGroup.of_users(group_id, name, users)
 
     async def _email(self, member: Member) -> str | None:
         if member.id not in self._emails:

@@ -4,10 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from gristmill.connectors.gitlab.api import GitLabApi, Note, Project, WorkItem, WorkKind
+from gristmill.connectors.gitlab.api import WORK_KINDS, GitLabApi, Note, Project, WorkItem, WorkKind
 from gristmill.connectors.listing.by_updated_at import UpdatedEntry, UpdatedListing, UpdatedPage
 from gristmill.connectors.markup.sections import comment_section, join_sections
 from gristmill.connectors.port import Document, DocumentRef, Stream
+
+_INTERNAL = ":internal"  # at the end of an id
+
+
+def internal_notes(ref: DocumentRef) -> tuple[str, ...]:
+    """The id of the internal notes of an issue or merge request; none for any other document, and for the notes themselves."""
+    is_work = ref.stream.kind in WORK_KINDS and not ref.source_id.endswith(_INTERNAL)
+    return (f"{ref.source_id}{_INTERNAL}",) if is_work else ()
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class WorkListing(UpdatedListing):
             return [document]
         internal_document = replace(
             document,
-            ref=replace(document.ref, source_id=f"{document.ref.source_id}:internal"),
+            ref=replace(document.ref, source_id=internal_notes(document.ref)[0]),
             title=f"Internal notes on {document.title}",
             body="\n\n".join([f"# Internal notes on {work.title}", *map(_section, internal)]),
             audience=f"{self.project.scope}:reporters",
@@ -49,8 +57,7 @@ class WorkListing(UpdatedListing):
 
     def _entry(self, work: WorkItem) -> UpdatedEntry:
         ref = self._ref(work)
-        internal_notes = f"{ref.source_id}:internal"
-        return UpdatedEntry(ref.source_id, work.updated_at, ref, work, companion_ids=(internal_notes,))
+        return UpdatedEntry(ref.source_id, work.updated_at, ref, work, companion_ids=internal_notes(ref))
 
     def _ref(self, work: WorkItem) -> DocumentRef:
         stream = Stream(self.project.scope, self.work_kind)

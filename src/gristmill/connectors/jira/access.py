@@ -9,8 +9,8 @@
     project:{id}:level:{level}              issues with one
 
 Not resolved, and therefore without access: users who see an issue only as its reporter or assignee or by one of its fields,
-and customers of a service portal. What Jira does not return (the credentials may not read the scheme, a role or a group)
-hides the issues.
+and customers of a service portal. Groups stay groups; of a level inside a scheme only those that both name. What Jira does not
+return (the credentials may not read the scheme or a role) hides the issues. A group without its members hides what only it may see.
 """
 
 from collections.abc import Mapping
@@ -76,7 +76,7 @@ class JiraAccess:
                     ("application", value), lambda: self._application_users(value)
                 )
             case "group":
-                return await self._group_users(value if self._api.cloud else name)
+                return await self._group_set(value if self._api.cloud else name, name)
             case "user":
                 return await self._user_set(value)
             case "projectRole":
@@ -97,9 +97,8 @@ class JiraAccess:
             group, user = as_dict(actor.get("actorGroup")), as_dict(actor.get("actorUser"))
             if group or str(actor.get("type")) == "atlassian-group-role-actor":
                 group_id = str(group.get("groupId") or "") if self._api.cloud else ""
-                users |= await self._group_users(
-                    group_id or str(group.get("name") or actor.get("name") or "")
-                )
+                name = str(group.get("name") or actor.get("name") or "")
+                users |= await self._group_set(group_id or name, name)
             else:
                 account = user.get("accountId") or user.get("name") or actor.get("name")
                 users |= await self._user_set(str(account or ""))
@@ -108,15 +107,14 @@ class JiraAccess:
     async def _application_users(self, key: str) -> UserSet:
         users = UserSet()
         for group in await self._api.application_groups(key):
-            users |= await self._group_users(group)
+            users |= await self._group_set(group, group)
         return users
 
-    async def _group_users(self, name: str) -> UserSet:
-        async def fetch() -> UserSet:
-            persons = await self._api.group_members(name)
-            return UserSet.from_users(persons)
+    async def _group_set(self, group: str, name: str) -> UserSet:
+        async def fetch_members() -> UserSet:
+            return UserSet.from_users(await self._api.group_members(group))
 
-        return await self._cache.lookup(("group", name), fetch)
+        return await self._cache.lookup_group(group, name, fetch_members)
 
     async def _user_set(self, account: str) -> UserSet:
         async def fetch() -> UserSet:

@@ -45,6 +45,12 @@ class JiraApi:
         """Who the credentials belong to, with their time zone."""
         return require_dict((await self.transport.get(f"{self._root}/myself")).data)
 
+    async def site_url(self) -> str:
+        """The address at which people open Jira."""
+        return str(
+            require_dict((await self.transport.get(f"{self._root}/serverInfo")).data).get("baseUrl") or ""
+        )
+
     async def projects(self) -> AsyncIterator[dict[str, Any]]:
         """Every project that the credentials can see."""
         if not self.cloud:

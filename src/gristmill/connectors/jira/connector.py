@@ -98,6 +98,7 @@ class JiraConnector(Connector):
         self._projects: dict[str, dict[str, Any]] | None = None
         self._zone: UserTimeZone | None = None
         self._missing: list[str] = []
+        self._site = "" if config.is_gateway else config.base_url
 
     async def check(self) -> Account:
         """Who the credentials belong to, and how many projects are followed."""
@@ -144,10 +145,11 @@ class JiraConnector(Connector):
     async def resolve_access(self, audience_keys: Sequence[str]) -> AsyncIterator[AccessUpdate]:
         """Who sees each project and security level now."""
         wanted_keys = set(audience_keys)
+        resolver = JiraAccess(self._api)
         for number, project in (await self._find_projects()).items():
             keys = {key for key in wanted_keys if key.split(":")[1] == number}
             if keys:
-                yield AccessUpdate(await JiraAccess(self._api).audiences(project, keys))
+                yield AccessUpdate(await resolver.audiences(project, keys))
 
     async def download(self, attachment: Attachment) -> AsyncIterator[bytes]:
         """The bytes of an attachment."""
@@ -205,6 +207,10 @@ class JiraConnector(Connector):
 
     # ── one issue ────────────────────────────────────────────────────────────────────────────────────────
 
+    async def _site_url(self) -> str:
+        self._site = self._site or (await self._api.site_url()).rstrip("/")
+        return self._site
+
     async def build_document(self, issue: dict[str, Any], stream: Stream) -> Document:
         """An issue with all its comments."""
         number, fields = str(issue.get("id")), _fields(issue)
@@ -219,7 +225,7 @@ class JiraConnector(Connector):
             title=f"{key} {markup.strip_unstorable(str(fields.get('summary') or ''))}".strip(),
             body=await self._issue_body(fields, comments),
             audience=stream.scope if level is None else f"{stream.scope}:level:{level}",
-            url=f"{self._config.base_url}/browse/{key}",
+            url=f"{await self._site_url()}/browse/{key}",
             updated_at=parse_time(fields.get("updated")),
             metadata=_metadata(key, fields),
             attachments=tuple(self._attachments(fields)),

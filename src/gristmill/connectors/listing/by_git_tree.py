@@ -4,7 +4,8 @@
                 {"tree", "to", "after"}     on the way from that tree to another, past a path
 
 A tree never changes, so two trees are compared by the hashes of their files, in the order of paths; after a kill the rest is
-fetched. When the branch has moved on since, or the old tree is gone, the comparison starts over. One listing names every file.
+fetched. When the branch has moved on since, or the old tree is gone, the comparison starts over. One listing names every file. A
+file that the tool does not return, though the tree names it, is a failure, and the next run requests it.
 """
 
 import fnmatch
@@ -23,7 +24,7 @@ from gristmill.connectors.port import (
     ListedDocument,
     Stream,
 )
-from gristmill.errors import SourceGone
+from gristmill.errors import SourceGone, Unreadable
 
 # Formats that people write documents in.
 DOCUMENT_GLOBS = ("*.md", "*.markdown", "*.mdx", "*.rst", "*.adoc", "*.asciidoc")
@@ -73,7 +74,7 @@ async def read(
         yield Batch(stream, audiences=audiences, listing="single")
         return
     position: Json = {} if checkpoint is None else checkpoint.position
-    new_tree = await _tree_or_empty(files, head)
+    new_tree = await files.fetch_tree(head)  # if it is gone by now, nothing of it counts as read
     base_id = position.get("tree")
     old_tree: GitTree = (
         {} if base_id is None else new_tree if base_id == head else await _tree_or_empty(files, base_id)
@@ -83,7 +84,11 @@ async def read(
         changed = [entry for entry in changed if entry[0] > position["after"]]
 
     async def fetch_documents(entry: tuple[str, str]) -> list[Document]:
-        return [await files.fetch_file(*entry)]
+        try:
+            return [await files.fetch_file(*entry)]
+        except SourceGone as error:
+            # The tree names it: it is not gone, and no later comparison of trees would find it.
+            raise Unreadable(error.message, code="connector_refused") from error
 
     for start in range(0, len(changed), _BATCH_SIZE):
         part = changed[start : start + _BATCH_SIZE]

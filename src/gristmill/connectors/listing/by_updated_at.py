@@ -140,6 +140,7 @@ async def _read_changes(
             for entry in page.entries
             if entry.is_followed and entry.is_document and entry.key not in new_keys
         ]
+        by_id = {entry.ref.source_id: entry for entry in followed}
         is_complete = result.stopped_by is None
         _advance(state, page.entries if is_complete else handled, page.now)
         has_next = pager.advance(state.read_up_to, handled, has_more=page.has_more)
@@ -149,7 +150,7 @@ async def _read_changes(
             checkpoint=Checkpoint(version, _final_position(state) if is_last else _resume_position(state)),
             documents=result.documents,
             failures=result.failures,
-            present=[*unchanged, *(ListedDocument(failure.ref) for failure in result.failures)],
+            present=[*unchanged, *(by_id[failure.ref.source_id].listed for failure in result.failures)],
             listing=listing_step(is_first=first, is_last=is_last),
         )
         first = False

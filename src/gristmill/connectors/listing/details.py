@@ -7,11 +7,12 @@ a rate limit, or rejected credentials    stop there, and keep what was read befo
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from gristmill import clock
-from gristmill.connectors.port import Document, DocumentRef, ReadFailure
+from gristmill.connectors.port import Connector, Document, DocumentRef, ReadFailure
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
 from gristmill.errors import GristmillError, Permanent, SourceGone, Transient
 
@@ -23,12 +24,23 @@ EntryT = TypeVar("EntryT")
 
 @dataclass
 class FetchResult(Generic[EntryT]):
-    """What was read: each of the first `handled` entries is among the documents or failures, or is gone."""
+    """What was read: each of the first `handled` entries is among the documents or failures, or is gone. `later_documents` were
+    read of entries behind the one that stopped it: whoever goes on from a position reads them again."""
 
     documents: list[Document] = field(default_factory=list[Document])
+    later_documents: list[Document] = field(default_factory=list[Document])
     failures: list[ReadFailure] = field(default_factory=list[ReadFailure])
     handled: int = 0
     stopped_by: GristmillError | None = None
+
+
+async def fetch_with_companions(connector: Connector, ref: DocumentRef) -> list[Document]:
+    """A document, and those that it comes with: they are read together or not at all."""
+    documents = [await connector.fetch(ref)]
+    for source_id in connector.companion_ids(ref):
+        with suppress(SourceGone):
+            documents.append(await connector.fetch(replace(ref, source_id=source_id)))
+    return documents
 
 
 async def fetch_all(
@@ -89,6 +101,8 @@ def _collect_outcomes(
                 unanswered.clear()
                 result.documents += outcome
         if result.stopped_by is not None:
-            return result
+            break
         result.handled += 1
+    for outcome in outcomes[result.handled :]:
+        result.later_documents += () if isinstance(outcome, GristmillError) else outcome
     return result

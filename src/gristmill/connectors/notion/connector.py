@@ -267,4 +267,6 @@ def _open(config: NotionConfig, credentials: NotionCredentials, limits: Connecto
     )
 
 
-KIND = ConnectorKind("notion", NotionConfig, NotionCredentials, _open, CHECKPOINT_VERSION, "Notion")
+KIND = ConnectorKind(
+    "notion", NotionConfig, NotionCredentials, _open, CHECKPOINT_VERSION, "Notion", has_permissions=False
+)

@@ -9,7 +9,7 @@ and deletions. The mark of a thread is its first message, how many replies it ha
 reply does not show there, so a thread is read once a day until it had no reply for a week.
 
 Private channels are for their members. Public ones are for all members of the workspace, or for everyone here with
-`publicIsEveryone`. Direct messages are never read.
+`publicIsEveryone`. Access lists name the channel or the workspace as a group. Direct messages are never read.
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -36,6 +36,7 @@ from gristmill.connectors.port import (
     DocumentRef,
     ListedDocument,
     Stream,
+    ToolGroup,
     ToolUser,
     scope_problems,
 )
@@ -89,6 +90,7 @@ class SlackConnector(Connector):
         self._channels: dict[str, SlackChannel] | None = None
         self._missing: list[str] = []
         self._workspace: Workspace | None = None
+        self._everyone: ToolGroup | None = None
 
     async def check(self) -> Account:
         """Who the token belongs to, and how many channels are followed."""
@@ -175,25 +177,37 @@ class SlackConnector(Connector):
     async def _audience(self, channel: SlackChannel) -> Audience:
         if not channel.is_private and self._config.public_is_everyone:
             return Audience(channel.scope, everybody=True)
+        group = await self._members(channel) if channel.is_private else await self._workspace_members()
+        return Audience(channel.scope, tool_groups=[group])
+
+    async def _members(self, channel: SlackChannel) -> ToolGroup:
+        name = f"#{channel.name}"
         try:
             users = await self._api.users()
-            if channel.is_private:
-                members = [(user, users.get(user)) for user in await self._api.members(channel.id)]
-                accounts = [
-                    ToolUser(user_id, user.name if user else user_id, user.email if user else None)
-                    for user_id, user in members
-                    if user is None
-                    or user.is_person  # people of other workspaces are not in the list of users
-                ]
-            else:
-                accounts = [
-                    ToolUser(user.id, user.name, user.email)
-                    for user in users.values()
-                    if user.is_person and not user.is_guest
-                ]
+            members = [(user, users.get(user)) for user in await self._api.members(channel.id)]
         except (SourceGone, Unreadable):
-            return Audience(channel.scope, complete=False)
-        return Audience.of_users(channel.scope, accounts)
+            return ToolGroup(channel.scope, name, complete=False)
+        accounts = [
+            ToolUser(user_id, user.name if user else user_id, user.email if user else None)
+            for user_id, user in members
+            if user is None or user.is_person  # people of other workspaces are not in the list of users
+        ]
+        return ToolGroup.of_users(channel.scope, name, accounts)
+
+    async def _workspace_members(self) -> ToolGroup:
+        if self._everyone is None:
+            group_id, name = "workspace", "All members of the workspace"
+            try:
+                users = (await self._api.users()).values()
+            except (SourceGone, Unreadable):
+                return ToolGroup(group_id, name, complete=False)
+            accounts = [
+                ToolUser(user.id, user.name, user.email)
+                for user in users
+                if user.is_person and not user.is_guest
+            ]
+            self._everyone = ToolGroup.of_users(group_id, name, accounts)
+        return self._everyone
 
     # ── listing ──────────────────────────────────────────────────────────────────────────────────────────
 

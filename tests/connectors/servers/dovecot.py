@@ -1,13 +1,10 @@
-"""Dovecot from the system's packages as the IMAP server of a test."""
+"""Dovecot from the system's packages as an IMAP server."""
 
 import os
 import pwd
 import shutil
-import signal
-import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,17 +15,14 @@ from typing import Any, cast
 from imapclient import IMAPClient
 
 from tests import reverse_proxy
+from tests.connectors.servers import ServerUnavailable, run_program
 
-DOVECOT = shutil.which("dovecot", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-# It changes to users that its package creates.
-CAN_RUN = DOVECOT is not None and os.geteuid() == 0
 USER, PASSWORD = "ann@example.org", "s3cret"
-_LOOKS, _PAUSE = 500, 0.02
 _CONFIG = """
 protocols = imap
 base_dir = {folder}/run
 state_dir = {folder}/state
-log_path = {folder}/log
+log_path = /dev/stderr
 ssl = required
 ssl_cert = <{certificate}
 ssl_key = <{key}
@@ -36,8 +30,10 @@ mail_location = maildir:{folder}/mail/%u
 first_valid_uid = 1
 passdb {{
   driver = static
+  mechanisms = plain
   args = password={password}
 }}
+{oauth}
 userdb {{
   driver = static
   args = uid={uid} gid={gid} home={folder}/mail/%u
@@ -69,6 +65,15 @@ service stats {{
   }}
 }}
 """
+# XOAUTH2 alone; `oauth2.conf` says who answers for tokens.
+_OAUTH = """
+auth_mechanisms = plain xoauth2
+passdb {{
+  driver = oauth2
+  mechanisms = xoauth2
+  args = {folder}/oauth2.conf
+}}
+"""
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,12 @@ class Dovecot:
     def credentials(self) -> dict[str, Any]:
         """The credentials of its user."""
         return {"username": USER, "password": PASSWORD}
+
+    def end_connections(self) -> None:
+        """Have the server end all connections, as it does when it is updated."""
+        subprocess.run(
+            ["doveadm", "-c", str(self.folder / "dovecot.conf"), "kick", "*"], check=True, capture_output=True
+        )
 
     @contextmanager
     def client(self) -> Generator[Any]:
@@ -110,10 +121,19 @@ def message(
     return mail.as_bytes()
 
 
+def find_dovecot() -> str | None:
+    """The program, if it is installed and may be started: it changes to users that its package creates."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin"
+    return shutil.which("dovecot", path=path) if os.geteuid() == 0 else None
+
+
 @contextmanager
-def run_dovecot(port: int = 0, folder: Path | None = None) -> Generator[Dovecot]:
-    """Dovecot on a free port, or this one; a folder from before has its mail."""
-    assert DOVECOT is not None
+def run_dovecot(port: int = 0, folder: Path | None = None, *, token_info: str = "") -> Generator[Dovecot]:
+    """Dovecot on a free port, or this one; a folder from before has its mail. With the beginning of an address at which a token is
+    looked up, it also accepts tokens."""
+    program = find_dovecot()
+    if program is None:
+        raise ServerUnavailable("it needs Dovecot (Debian's dovecot-imapd), and root to start it")
     _, port = reverse_proxy.free_address(port)
     place = folder or Path(tempfile.mkdtemp(prefix="gristmill-dovecot-"))
     owner = pwd.getpwnam("nobody")
@@ -121,6 +141,7 @@ def run_dovecot(port: int = 0, folder: Path | None = None) -> Generator[Dovecot]
     place.chmod(0o755)
     (place / "mail").mkdir(exist_ok=True)
     shutil.chown(place / "mail", owner.pw_uid, owner.pw_gid)
+    (place / "oauth2.conf").write_text(f"tokeninfo_url = {token_info}\nusername_attribute = email\n")
     config = place / "dovecot.conf"
     config.write_text(
         _CONFIG.format(
@@ -131,25 +152,8 @@ def run_dovecot(port: int = 0, folder: Path | None = None) -> Generator[Dovecot]
             uid=owner.pw_uid,
             gid=owner.pw_gid,
             port=port,
+            oauth=_OAUTH.format(folder=place) if token_info else "",
         )
     )
-    process = subprocess.Popen(
-        [DOVECOT, "-F", "-c", str(config)], stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    try:
-        _wait_for_port(process, port, place)
+    with run_program([program, "-F", "-c", str(config)], port, place / "output"):
         yield Dovecot(port, place)
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)  # the processes of open connections too
-        process.wait(30)
-
-
-def _wait_for_port(process: "subprocess.Popen[bytes]", port: int, place: Path) -> None:
-    log = place / "log"
-    for _ in range(_LOOKS):
-        assert process.poll() is None, log.read_text()[-3000:] if log.exists() else "no log"
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(_PAUSE)
-    raise AssertionError(f"Dovecot does not listen: {log.read_text()[-3000:]}")

@@ -1,0 +1,1 @@
+"""Connectors against real servers, through changes and faults: `uv run python -m bench.connectors_real`."""
