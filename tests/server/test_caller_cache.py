@@ -75,6 +75,38 @@ async def test_a_key_changed_by_another_process_sees_what_it_may_from_that_momen
         assert (await client.get(item)).status_code == 200
 
 
+async def test_a_key_follows_the_groups_of_tools_from_one_request_to_the_next(
+    mill: app.Gristmill, http: httpx.AsyncClient
+) -> None:
+    """Another process writes the members: nothing of an earlier request is reused."""
+    ids = await item_in_a_base(http)
+    async with mill.db.transaction() as tx:
+        row = await (
+            await tx.execute(
+                "with tool as (insert into connector (name, type, config, credentials, schedule, acl_schedule)"
+                "   values ('t', 'x', '{}', '', '', '') returning id, org_id)"
+                " insert into connector_group (org_id, connector_id, key, name, complete)"
+                "   select org_id, id, 'g', 'g', true from tool returning id"
+            )
+        ).fetchone()
+    assert row is not None
+    changed = await http.patch(f"/api/knowledge-items/{ids['item']}", json={"acl": [f"tool_group:{row[0]}"]})
+    assert changed.status_code == 200, changed.text
+    _, secret = await new_key(mill.db, LOCAL_ORG, "reader", "Ann@example.org")
+    item, items = (path.format(**ids) for path in READS[1:])
+    async with client_with_key(mill, secret) as client:
+        for statement, status, count in (
+            ("insert into connector_group_member (group_id, email) values (%s, 'ann@example.org')", 200, 1),
+            ("update connector_group set complete = false where id = %s", 404, 0),
+            ("update connector_group set complete = true where id = %s", 200, 1),
+            ("delete from connector_group_member where group_id = %s", 404, 0),
+        ):
+            async with mill.db.transaction() as tx:
+                await tx.execute(statement.encode(), [row[0]])
+            assert (await client.get(item)).status_code == status, statement
+            assert len((await client.get(items)).json()["items"]) == count, statement
+
+
 async def test_a_key_that_expires_reads_nothing_from_that_moment_on(
     mill: app.Gristmill, http: httpx.AsyncClient, clock: DatabaseClock
 ) -> None:

@@ -24,8 +24,10 @@ from tests.sources.site import SiteRequest, SiteResponse
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """The usual settings, with private addresses allowed."""
-    return settings.model_copy(update={"allow_private_addresses": True})
+    """The usual settings, with private addresses allowed, and one variable that may be referred to."""
+    return settings.model_copy(
+        update={"allow_private_addresses": True, "secret_variables": ["RYE_CLIENT_ID"]}
+    )
 
 
 @pytest.fixture
@@ -123,19 +125,34 @@ async def test_a_person_signs_in_and_the_token_is_stored_and_renewed(
     )
     assert (await stored_credentials(mill, connector))["refresh_token"] == "refresh-2"
 
-    # A run uses the stored token; the one that comes back replaces it, unless others were stored meanwhile.
+    # A run uses the stored token; the one that comes back replaces it at once.
     async with mill.db.connection() as tx:
         row = await admin.require_connector(tx, ConnectorId(UUID(connector)))
     async with mill.connectors.open_connector(row) as opened:
         await opened.check()
+        assert (await stored_credentials(mill, connector))["refresh_token"] == "refresh-3"
     assert (authority.forms[-1]["grant_type"], authority.forms[-1]["refresh_token"]) == (
         "refresh_token",
         "refresh-2",
     )
-    assert (await stored_credentials(mill, connector))["refresh_token"] == "refresh-3"
     async with mill.connectors.open_connector(row) as opened:  # another worker, with the row of before
         await opened.check()
-    assert (await stored_credentials(mill, connector))["refresh_token"] == "refresh-3"
+    assert authority.forms[-1]["refresh_token"] == "refresh-3"
+    assert (await stored_credentials(mill, connector))["refresh_token"] == "refresh-4"
+
+
+async def test_a_client_id_by_reference_is_read_for_the_address_of_the_sign_in(
+    http: httpx.AsyncClient, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RYE_CLIENT_ID", "app")
+    client = {"clientId": "env:RYE_CLIENT_ID", "clientSecret": "s3cret"}
+    connector = await add_connector(http, "sharepoint", authority.tool.config(), client)
+    answer = await http.post(f"/api/connectors/{connector}/sign-in")
+    query = parse_qs(urlsplit(str(answer.json()["url"])).query)
+    assert query["client_id"] == ["app"]
+    params = {"state": query["state"][0], "code": "good"}
+    assert (await http.get("/api/oauth/callback", params=params)).headers["location"].endswith(connector)
+    assert authority.forms[-1]["client_id"] == "app"
 
 
 async def test_sign_in_needs_a_tool_and_a_client_that_have_one(
@@ -150,6 +167,6 @@ async def test_sign_in_needs_a_tool_and_a_client_that_have_one(
     drive = {"clientId": "app", "clientSecret": "s3cret"}
     connector = await add_connector(http, "google-drive", {}, drive)
     answer = await http.post(f"/api/connectors/{connector}/check")
-    assert (answer.json()["ok"], answer.json()["error"]["code"]) == (False, "connector_unauthorized")
+    assert (answer.json()["ok"], answer.json()["error"]["code"]) == (False, "connector_sign_in_needed")
     answer = await http.post(f"/api/connectors/{connector}/sign-in")
     assert answer.json()["url"].startswith("https://accounts.google.com/o/oauth2/v2/auth?")

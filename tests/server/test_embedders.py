@@ -1,9 +1,7 @@
-"""`/api/embedders`: stored embedders from their creation to their deletion, their keys, and what stays within an organisation."""
+"""`/api/embedders`: stored embedders from their creation to their deletion, and the bases that use them."""
 
 import asyncio
-import logging
-from collections.abc import AsyncGenerator, Generator
-from contextlib import AsyncExitStack
+from collections.abc import Generator
 from typing import Any
 
 import httpx
@@ -12,15 +10,14 @@ import pytest
 from gristmill import app
 from gristmill.settings import EmbedderSettings, Settings
 from tests.api_calls import add_items, assert_problem, make_base, search, wait_until_ended
-from tests.embedding.endpoint import CannedResponse, EmbeddingRequest, Endpoint, hashed_vectors, serve
+from tests.embedding.endpoint import CannedResponse, Endpoint, serve
 from tests.embedding.hashed import HashedEmbedder
 from tests.operations.interleave import pause_at
-from tests.server.clients import client_with_key, new_key, new_organisation
+from tests.server.embedder_api import KEY, create_embedder, embedder_body
 from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.slow
 
-KEY = "sk-the-key-of-the-endpoint"
 EVERY_FIELD: dict[str, Any] = {
     "model": "hashed",
     "dimensions": 64,
@@ -50,54 +47,11 @@ def other_endpoint() -> Generator[Endpoint]:
         yield running
 
 
-@pytest.fixture
-async def tenants(mill: app.Gristmill) -> AsyncGenerator[dict[str, httpx.AsyncClient]]:
-    """Admins of two organisations, and a reader of the first."""
-    async with AsyncExitStack() as stack:
-        clients: dict[str, httpx.AsyncClient] = {}
-        for name in ("ours", "theirs"):
-            org = await new_organisation(mill.db, name)
-            _, secret = await new_key(mill.db, org, "admin")
-            clients[name] = await stack.enter_async_context(client_with_key(mill, secret))
-            if name == "ours":
-                _, secret = await new_key(mill.db, org, "reader")
-                clients["reader"] = await stack.enter_async_context(client_with_key(mill, secret))
-        yield clients
-
-
-@pytest.fixture
-def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
-    """Tenants may name private addresses only where a test is about something else: the endpoints are on loopback."""
-    return settings.model_copy(update={"allow_private_addresses": "tenants" in request.fixturenames})
-
-
-def body(endpoint: Endpoint, **fields: Any) -> dict[str, Any]:
-    return {"name": "quick", "url": endpoint.url, "model": "hashed", "apiKey": KEY, **fields}
-
-
-async def create(http: httpx.AsyncClient, endpoint: Endpoint, **fields: Any) -> dict[str, Any]:
-    response = await http.post("/api/embedders", json=body(endpoint, **fields))
-    assert response.status_code == 201, response.text
-    return response.json()
-
-
-def requires_key(key: str) -> Any:
-    """What an endpoint answers that knows one key, and repeats what it was sent."""
-
-    def respond(request: EmbeddingRequest) -> CannedResponse:
-        sent = request.headers.get("Authorization", "")
-        if sent == f"Bearer {key}":
-            return hashed_vectors(request)
-        return CannedResponse(401, {"error": {"message": f"wrong key: {sent}"}})
-
-    return respond
-
-
 async def test_an_embedder_is_created_shown_changed_tested_and_deleted(
     http: httpx.AsyncClient, endpoint: Endpoint
 ) -> None:
     """The dimensions are asked from the endpoint, which gets the key."""
-    created = await http.post("/api/embedders", json=body(endpoint, languages=["zh-TW", "en"]))
+    created = await http.post("/api/embedders", json=embedder_body(endpoint, languages=["zh-TW", "en"]))
     assert created.status_code == 201, created.text
     assert created.json()["dimensions"] == 64
     assert created.json()["languages"] == ["chinese", "english"]
@@ -133,7 +87,7 @@ async def test_an_embedder_is_created_shown_changed_tested_and_deleted(
 
 
 async def test_a_row_offers_whatever_the_settings_offer(http: httpx.AsyncClient, endpoint: Endpoint) -> None:
-    created = await create(http, endpoint, **EVERY_FIELD)
+    created = await create_embedder(http, endpoint, **EVERY_FIELD)
     assert {name: created[name] for name in EVERY_FIELD} == EVERY_FIELD
     offered = {*EVERY_FIELD, "url", "apiKey"}
     names = {"timeout": "timeoutSeconds"}
@@ -157,7 +111,7 @@ async def test_a_row_offers_whatever_the_settings_offer(http: httpx.AsyncClient,
 
 
 async def test_a_base_uses_a_stored_embedder(http: httpx.AsyncClient, endpoint: Endpoint) -> None:
-    await create(http, endpoint, **EVERY_FIELD)
+    await create_embedder(http, endpoint, **EVERY_FIELD)
     base = await make_base(http, embedder="quick")
     (item,) = (await add_items(http, base, {"type": "note", "content": "the miller grinds rye"}))["created"]
     assert (await wait_until_ended(http, item["id"]))["status"] == "completed"
@@ -170,98 +124,11 @@ async def test_a_base_uses_a_stored_embedder(http: httpx.AsyncClient, endpoint: 
     assert request.body["dimensions"] == 64
 
 
-async def test_the_key_is_in_no_response_log_or_row(
-    mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Also where the endpoint repeats it, and in the response that is kept for an Idempotency-Key."""
-    caplog.set_level(logging.DEBUG)
-    once = {"Idempotency-Key": "create-quick"}
-    endpoint.respond = requires_key("another key")
-    refused = await http.post("/api/embedders", json=body(endpoint), headers=once)
-    assert_problem(refused, 422, "embedder_not_measured")
-    created = await http.post(
-        "/api/embedders", json=body(endpoint, dimensions=64), headers={"Idempotency-Key": "again"}
-    )
-    responses = [
-        refused,
-        created,
-        await http.get("/api/embedders"),
-        await http.get("/api/embedders/quick"),
-        await http.patch("/api/embedders/quick", json={"apiKey": KEY + "-rotated"}),
-        await http.patch("/api/embedders/quick", json={"apiKey": KEY * 200}),
-        await http.post("/api/embedders/quick/test"),
-        await http.post("/api/embedders", json=body(endpoint, name="quick")),
-        await http.post("/api/embedders", json={**body(endpoint), "dimensions": -1}),
-        await http.get("/api/audit"),
-        await http.get("/api/events"),
-        await http.get("/metrics"),
-    ]
-    assert responses[6].json()["error"]["code"] == "embedder_unauthorized"
-    assert "…" in responses[6].json()["error"]["message"], "the endpoint's message is shown without the key"
-    for response in responses:
-        assert KEY not in response.text, response.request.url
-        assert KEY not in str(response.headers)
-    for record in caplog.records:
-        assert KEY not in str(vars(record))
-    async with mill.db.connection() as tx:
-        tables = await (
-            await tx.execute("select table_name from information_schema.tables where table_schema = 'public'")
-        ).fetchall()
-        for (table,) in tables:
-            rows = await (await tx.execute(f'select t::text from "{table}" t'.encode())).fetchall()
-            assert KEY not in str(rows), table
-            assert KEY.encode().hex() not in str(rows), table
-        sealed = await (await tx.execute("select api_key from embedder")).fetchone()
-    assert sealed is not None
-    assert len(sealed[0]) > len(KEY)
-
-
-async def test_two_organisations_with_one_model_keep_their_texts_and_keys_apart(
-    tenants: dict[str, httpx.AsyncClient], endpoint: Endpoint, other_endpoint: Endpoint
-) -> None:
-    """The vectors have one identity, but texts of one organisation never go to the endpoint of the other."""
-    endpoints = {"ours": endpoint, "theirs": other_endpoint}
-    for name, running in endpoints.items():
-        await create(tenants[name], running, apiKey=f"key-of-{name}")
-        running.requests.clear()
-    items: dict[str, str] = {}
-    for name, client in tenants.items():
-        if name in endpoints:
-            base = await make_base(client, embedder="quick")
-            added = await add_items(client, base, {"type": "note", "content": f"a secret of {name}"})
-            items[name] = added["created"][0]["id"]
-    for name, item in items.items():
-        assert (await wait_until_ended(tenants[name], item))["status"] == "completed"
-    for name, running in endpoints.items():
-        texts = [text for request in running.requests for text in request.body["input"]]
-        assert any(f"a secret of {name}" in text for text in texts)
-        assert not any("a secret of" in text and name not in text for text in texts), texts
-        assert {request.headers["Authorization"] for request in running.requests} == {f"Bearer key-of-{name}"}
-
-
-async def test_an_organisation_sees_nothing_of_anothers_embedders(
-    tenants: dict[str, httpx.AsyncClient], http: httpx.AsyncClient, endpoint: Endpoint
-) -> None:
-    await create(tenants["ours"], endpoint, name="only-ours")
-    for stranger in (tenants["theirs"], http):
-        assert "only-ours" not in (await stranger.get("/api/embedders")).text
-        assert_problem(await stranger.get("/api/embedders/only-ours"), 404, "embedder_not_found")
-        refused = await stranger.post("/api/knowledge-bases", json={"name": "b", "embedder": "only-ours"})
-        assert "only-ours," not in assert_problem(refused, 422, "unknown_embedder")["detail"]
-        await create(stranger, endpoint, name="only-ours")  # the name is free elsewhere
-    reader = {each["name"]: each for each in (await tenants["reader"].get("/api/embedders")).json()["items"]}
-    assert reader["only-ours"]["model"] == "hashed"
-    assert reader["only-ours"]["url"] is None, "an address is for admins"
-    assert_problem(
-        await tenants["reader"].post("/api/embedders", json=body(endpoint, name="x")), 403, "role_too_low"
-    )
-
-
 async def test_one_that_a_base_uses_keeps_its_vectors_and_is_not_deleted(
     http: httpx.AsyncClient, endpoint: Endpoint, other_endpoint: Endpoint
 ) -> None:
-    await create(http, endpoint)
-    await create(http, endpoint, name="free")
+    await create_embedder(http, endpoint)
+    await create_embedder(http, endpoint, name="free")
     base = await make_base(http, "field notes", embedder="quick")
     for change in (
         {"model": "better", "dimensions": 64},
@@ -294,8 +161,8 @@ async def test_one_that_a_base_is_changed_to_or_can_go_back_to_is_in_use(
     http: httpx.AsyncClient, endpoint: Endpoint
 ) -> None:
     """Vectors that are being made, and old ones that are kept, need their embedder as it is."""
-    await create(http, endpoint)
-    await create(http, endpoint, name="other", model="other", dimensions=64)
+    await create_embedder(http, endpoint)
+    await create_embedder(http, endpoint, name="other", model="other", dimensions=64)
     base = await make_base(http, embedder="quick")
     (item,) = (await add_items(http, base, {"type": "note", "content": "the miller grinds rye"}))["created"]
     await wait_until_ended(http, item["id"])
@@ -323,20 +190,8 @@ async def test_one_that_a_base_is_changed_to_or_can_go_back_to_is_in_use(
     assert [hit["itemId"] for hit in await search(http, base, "rye", mode="vector")] == [item["id"]]
 
 
-async def test_a_key_is_not_sent_to_a_host_that_it_was_not_entered_for(
-    http: httpx.AsyncClient, endpoint: Endpoint, other_endpoint: Endpoint
-) -> None:
-    """An admin who can't read the key could otherwise have it sent to a server of their own."""
-    await create(http, endpoint)
-    refused = await http.patch("/api/embedders/quick", json={"url": other_endpoint.url})
-    assert_problem(refused, 422, "embedder_key_required")
-    assert other_endpoint.requests == []
-    same_host = await http.patch("/api/embedders/quick", json={"url": endpoint.url + "/v2"})
-    assert same_host.status_code == 200
-
-
 async def test_another_model_has_its_own_dimensions(http: httpx.AsyncClient, endpoint: Endpoint) -> None:
-    await create(http, endpoint)
+    await create_embedder(http, endpoint)
     wide = HashedEmbedder(dimensions=96)
     endpoint.respond = lambda request: CannedResponse(
         200, {"data": [{"index": 0, "embedding": wide.vector(request.body["input"][0]).tolist()}]}
@@ -344,26 +199,6 @@ async def test_another_model_has_its_own_dimensions(http: httpx.AsyncClient, end
     changed = await http.patch("/api/embedders/quick", json={"model": "wide"})
     assert (changed.json()["model"], changed.json()["dimensions"]) == ("wide", 96)
     assert endpoint.requests[-1].headers["Authorization"] == f"Bearer {KEY}"
-
-
-async def test_private_addresses_are_for_the_local_user(
-    mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint
-) -> None:
-    """An address that comes with a key is as little trusted as that of a webhook."""
-    _, secret = await new_key(mill.db, await new_organisation(mill.db, "ours"), "admin")
-    async with client_with_key(mill, secret) as admin:
-        for dimensions in (None, 64):
-            refused = await admin.post("/api/embedders", json=body(endpoint, dimensions=dimensions))
-            assert_problem(refused, 422, "private_address")
-        metadata = body(endpoint, url="http://169.254.169.254/latest", dimensions=64)
-        assert_problem(await admin.post("/api/embedders", json=metadata), 422, "private_address")
-        public = body(endpoint, url="https://example.org/v1", dimensions=64)
-        assert (await admin.post("/api/embedders", json=public)).status_code == 201
-        change = {"url": endpoint.url, "apiKey": KEY}
-        assert_problem(await admin.patch("/api/embedders/quick", json=change), 422, "private_address")
-    assert endpoint.requests == []
-    await create(http, endpoint, name="local")
-    assert (await http.post("/api/embedders/local/test")).json()["ok"] is True
 
 
 @pytest.mark.parametrize(
@@ -387,19 +222,19 @@ async def test_invalid_fields_are_named(
     http: httpx.AsyncClient, endpoint: Endpoint, fields: dict[str, Any], where: str
 ) -> None:
     problem = assert_problem(
-        await http.post("/api/embedders", json=body(endpoint, **fields)), 422, "invalid_request"
+        await http.post("/api/embedders", json=embedder_body(endpoint, **fields)), 422, "invalid_request"
     )
     assert [error["field"] for error in problem["errors"]] == [where]
     assert endpoint.requests == []
 
 
 async def test_names_are_taken_once_in_any_case(http: httpx.AsyncClient, endpoint: Endpoint) -> None:
-    await create(http, endpoint)
+    await create_embedder(http, endpoint)
     for name in ("quick", "QUICK", "Granite-30m-en"):
-        refused = await http.post("/api/embedders", json=body(endpoint, name=name))
+        refused = await http.post("/api/embedders", json=embedder_body(endpoint, name=name))
         assert_problem(refused, 409, "embedder_name_taken")
     assert_problem(
-        await http.post("/api/embedders", json=body(endpoint, name="x", languages=["xx"])),
+        await http.post("/api/embedders", json=embedder_body(endpoint, name="x", languages=["xx"])),
         422,
         "unknown_language",
     )
@@ -410,7 +245,7 @@ async def test_names_are_taken_once_in_any_case(http: httpx.AsyncClient, endpoin
 async def test_a_base_that_is_created_while_its_embedder_is_deleted_is_refused(
     mill: app.Gristmill, http: httpx.AsyncClient, endpoint: Endpoint
 ) -> None:
-    await create(http, endpoint)
+    await create_embedder(http, endpoint)
     async with pause_at("embedder.before_commit", http.delete("/api/embedders/quick")) as deletion:
         request = http.post("/api/knowledge-bases", json={"name": "late", "embedder": "quick"})
         creation = asyncio.create_task(request)
@@ -439,14 +274,16 @@ async def test_a_base_that_lost_its_embedder_goes_on_once_it_is_stored(
     async with app.gristmill(before, work=True, extra_embedders=hashed) as mill, client(mill) as http:
         shown = (await http.get("/api/embedders/quick")).json()
         assert (shown["origin"], shown["model"], shown["url"]) == ("settings", "hashed", None)
-        assert_problem(await http.post("/api/embedders", json=body(endpoint)), 409, "embedder_name_taken")
+        assert_problem(
+            await http.post("/api/embedders", json=embedder_body(endpoint)), 409, "embedder_name_taken"
+        )
         base = await make_base(http, embedder="quick")
     async with app.gristmill(settings, work=True, extra_embedders=hashed) as mill, client(mill) as http:
         (item,) = (await add_items(http, base, {"type": "note", "content": "rye"}))["created"]
         assert (await wait_until_ended(http, item["id"]))["error"]["code"] == "embedder_changed"
-        other = await http.post("/api/embedders", json=body(endpoint, model="other", dimensions=64))
+        other = await http.post("/api/embedders", json=embedder_body(endpoint, model="other", dimensions=64))
         assert_problem(other, 409, "embedder_vectors_in_use")
-        await create(http, endpoint)
+        await create_embedder(http, endpoint)
         assert (await http.get(f"/api/knowledge-bases/{base}")).json()["status"] == "ready"
 
         async def is_completed() -> bool:
@@ -457,8 +294,8 @@ async def test_a_base_that_lost_its_embedder_goes_on_once_it_is_stored(
 
 async def test_an_organisation_has_a_hundred_at_most(http: httpx.AsyncClient, endpoint: Endpoint) -> None:
     for number in range(100):
-        await create(http, endpoint, name=f"model-{number}", dimensions=64)
-    refused = await http.post("/api/embedders", json=body(endpoint, dimensions=64))
+        await create_embedder(http, endpoint, name=f"model-{number}", dimensions=64)
+    refused = await http.post("/api/embedders", json=embedder_body(endpoint, dimensions=64))
     assert_problem(refused, 409, "too_many_embedders")
     assert len((await http.get("/api/embedders")).json()["items"]) == 103
 
@@ -466,38 +303,3 @@ async def test_an_organisation_has_a_hundred_at_most(http: httpx.AsyncClient, en
 def client(mill: app.Gristmill) -> httpx.AsyncClient:
     transport = httpx.ASGITransport(app=mill.api, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url="http://localhost")
-
-
-async def test_a_key_that_no_header_can_carry_is_refused(http: httpx.AsyncClient, endpoint: Endpoint) -> None:
-    body = {"name": "quick", "url": endpoint.url, "model": "hashed", "dimensions": 64, "apiKey": "sk…"}
-    response = await http.post("/api/embedders", json=body)
-    assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "apiKey")
-    assert "sk…" not in response.text
-
-
-async def test_an_organisation_chooses_the_embedder_of_its_new_bases(
-    tenants: dict[str, httpx.AsyncClient], endpoint: Endpoint
-) -> None:
-    """A stored one, until it is reset or deleted; other organisations keep the one of the settings."""
-    ours, theirs = tenants["ours"], tenants["theirs"]
-
-    async def embedder_of_new_base(client: httpx.AsyncClient, name: str) -> str:
-        return (await client.post("/api/knowledge-bases", json={"name": name})).json()["embedder"]
-
-    before = await embedder_of_new_base(ours, "before")
-    await create(ours, endpoint, name="mine", dimensions=64)
-    assert (await ours.put("/api/embedders/mine/default")).status_code == 204
-    assert_problem(await theirs.put("/api/embedders/mine/default"), 404, "embedder_not_found")
-    assert (await tenants["reader"].put("/api/embedders/mine/default")).status_code == 403
-    listed = (await ours.get("/api/embedders")).json()["items"]
-    assert [each["name"] for each in listed if each["isDefault"]] == ["mine"]
-    assert await embedder_of_new_base(theirs, "theirs") == before
-    assert await embedder_of_new_base(ours, "with") == "mine"
-    assert (await ours.delete("/api/embedders/mine/default")).status_code == 204
-    assert await embedder_of_new_base(ours, "after") == before
-    await ours.put("/api/embedders/mine/default")
-    (base,) = (await ours.get("/api/knowledge-bases", params={"name": "with"})).json()["items"]
-    await ours.delete(f"/api/knowledge-bases/{base['id']}")
-    assert (await ours.delete("/api/embedders/mine")).status_code == 204
-    assert (await ours.get(f"/api/embedders/{before}")).json()["isDefault"]
-    assert await embedder_of_new_base(ours, "last") == before

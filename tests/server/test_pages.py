@@ -9,7 +9,16 @@ import httpx
 import pytest
 from PIL import Image
 
-from gristmill.server.api.rendered_text import cut_window, render, sanitise
+from gristmill.server.api.rendered_text import first_heading, render, sanitise
+from gristmill.server.api.text_windows import (
+    MAX_WINDOW,
+    TextRun,
+    TextWindow,
+    choose_windows,
+    cut_window,
+    find_table_head,
+    join_parts,
+)
 from tests.readers import samples
 from tests.wait_until import wait_until
 
@@ -31,7 +40,7 @@ HOSTILE = [
 
 
 def test_blocks_know_their_characters_their_code_and_their_headings() -> None:
-    blocks, headings = render(cut_window(MARKDOWN, 100, 100, 7))
+    blocks, headings = render(cut_window(TextRun(MARKDOWN, 100, 7), 100))
     assert [MARKDOWN[block.start - 100 : block.end - 100].strip().split("\n")[0] for block in blocks] == [
         "# Stones",
         "Dress *them* in [spring](https://example.org/a) & autumn.",
@@ -48,9 +57,19 @@ def test_blocks_know_their_characters_their_code_and_their_headings() -> None:
     )
 
 
+def test_task_lists_have_boxes() -> None:
+    blocks, _ = render(
+        TextWindow("- [ ] dress *stones*\n- [x] clean\n- [a] no task\n\n1. [X] done\n\n[ ] text", 0)
+    )
+    markup = "".join(block.html for block in blocks)
+    assert "<li>☐ dress <em>stones</em></li>\n<li>☑ clean</li>\n<li>[a] no task</li>" in markup
+    assert "<li>☑ done</li>" in markup
+    assert "<p>[ ] text</p>" in markup
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_nothing_of_a_hostile_text_runs_or_loads(text: str) -> None:
-    blocks, _ = render(cut_window(f"# Before\n\n{text}\n\nAfter it.", 0, 0, None))
+    blocks, _ = render(TextWindow(f"# Before\n\n{text}\n\nAfter it.", 0))
     markup = "".join(block.html for block in blocks).lower()
     assert "after it." in markup
     for word in (
@@ -71,7 +90,7 @@ def test_nothing_of_a_hostile_text_runs_or_loads(text: str) -> None:
 
 def test_code_that_begins_before_the_window_is_still_code_with_its_line_numbers() -> None:
     text = "```py\n" + "".join(f"line_{number} = {number}\n\n" for number in range(4_000)) + "```\n"
-    window = cut_window(text, 0, 30_000, None)
+    window = cut_window(TextRun(text, 0, None), 30_000)
     assert window.start > 0
     (block, *_), _ = render(window)
     first = int(block.html.split("line_")[1].split(" ")[0])
@@ -79,6 +98,62 @@ def test_code_that_begins_before_the_window_is_still_code_with_its_line_numbers(
     assert block.line == 2 * first + 1
     assert text[block.start :].startswith(f"line_{first} ")
     assert sanitise("<b>x</b>") == "<b>x</b>"
+
+
+def sheet(rows: int) -> str:
+    """A sheet as its reader gives it."""
+    lines = "".join(f"| {number} | {'rye' * (number % 7)} |\n" for number in range(rows))
+    return f"## Grain\n\n| Number | Kind |\n| --- | --- |\n{lines}\n"
+
+
+def follow(runs: list[TextRun], characters: int) -> list[TextWindow]:
+    """All windows of a text, one after the other."""
+    windows = choose_windows(runs, 0, "around")
+    while windows[-1].end < characters:
+        windows += choose_windows(runs, windows[-1].end, "after")
+    return windows
+
+
+def precede(runs: list[TextRun], characters: int) -> list[TextWindow]:
+    """All windows of a text, from its end on."""
+    windows = choose_windows(runs, characters, "before")
+    while windows[0].start > 0:
+        windows = [*choose_windows(runs, windows[0].start, "before"), *windows]
+    return windows
+
+
+def test_windows_that_follow_each_other_have_every_row_of_a_table_once_and_its_head() -> None:
+    first, second = sheet(6_000), sheet(40)
+    cut = 70_001  # in the middle of a row: stored parts end anywhere
+    parts = [(0, first[:cut], 1), (cut, first[cut:], 1), (len(first), second, 2)]
+    runs = join_parts(parts)
+    assert [(run.start, run.page) for run in runs] == [(0, 1), (len(first), 2)]
+    for windows in (follow(runs, len(first + second)), precede(runs, len(first + second))):
+        assert "".join(window.text for window in windows) == first + second
+        assert all(len(window.text) <= 2 * MAX_WINDOW for window in windows)
+        assert len({window.start for window in windows if window.page == 1}) >= 3
+        for window in windows:
+            blocks, _ = render(window)
+            table = blocks[-1].html
+            assert table.count("<th>") == 2, table[:200]
+            assert "|" not in table
+            rows = window.text.count("\n| ") + window.text.startswith("| ")
+            assert table.count("<tr>") == rows + (
+                1 if window.table_head else -1
+            )  # the line below a head is no row
+            assert len(blocks[-1].rows) == table.count("<tr>")
+            text = (first + second)[blocks[-1].rows[-1] :]
+            assert text.split("|")[1].strip() == table.rsplit("<tr>", 1)[1].split("<td>")[1].split("<")[0]
+    # A run that begins within a table knows its head from elsewhere.
+    tail = TextRun(first[first.index("| 5000 |") :], first.index("| 5000 |"), 1, find_table_head(first[:400]))
+    (block, *_), _ = render(cut_window(tail, tail.start, "after"))
+    assert block.html.startswith("<table>\n<thead>\n<tr>\n<th>Number</th>")
+    assert block.start == tail.start
+
+
+def test_a_page_is_named_by_its_first_heading() -> None:
+    assert first_heading("Header of the slide\n\n## Rye &amp; *oats*\n\n# Later") == "Rye & oats"
+    assert first_heading("No heading here") == ""
 
 
 @pytest.mark.slow

@@ -170,3 +170,29 @@ Deno.test("effects that trigger each other endlessly are stopped", async () => {
   for (const end of ends) end();
   assertEqual(thrown, ["effects trigger each other endlessly"]);
 });
+
+Deno.test("a computed value ends with its effect, and is right for those who still read it", async () => {
+  const n = signal(1);
+  /** @type {{readonly value: number}} */ let double = signal(0);
+  const dispose = effect(() => {
+    double = computed(() => n.value * 2);
+    void double.value;
+  });
+  /** @type {number[]} */ const seen = [];
+  const other = double;
+  effect(() => {
+    seen.push(other.value);
+  });
+  dispose();
+  n.value = 2;
+  await nextTask();
+  assertEqual(seen, [2, 4]); // another effect reads it
+  const alone = signal(1);
+  const end = effect(() => {
+    double = computed(() => alone.value * 3);
+    void double.value;
+  });
+  end();
+  alone.value = 5;
+  assertEqual(double.value, 15);
+});

@@ -84,7 +84,7 @@ Deno.test("the model that knows most of the languages is proposed, and the defau
 Deno.test("snippets have the address, the key and the base", () => {
   const base = { id: "01a1de95-5488-74bf-84b2-21a84726a825", name: "R&D it's" };
   const target = { origin: "https://kb.example.org", key: "gm_secret", base };
-  equal(mcpAddress(target), "https://kb.example.org/mcp/R%26D%20it's");
+  equal(mcpAddress(target), `https://kb.example.org/mcp/${target.base.id}`);
   equal(storeId(target), "vs_01a1de95548874bf84b221a84726a825");
   for (const program of PROGRAMS) {
     const code = program.code(target);

@@ -37,6 +37,25 @@ Deno.test("failures with the same error that follow each other are one entry, an
   assertEquals(timeline("ffF"), "today 3 0 1 2");
 });
 
+Deno.test("a day counts problems that are not loaded, each once, and says where there may be more", () => {
+  const event = (/** @type {number} */ n, /** @type {string} */ type) => ({
+    id: `${n}`,
+    type,
+    baseId: "base",
+    subject: null,
+    data: {},
+    at: n < 4 ? "today" : "before",
+  });
+  const events = [event(0, "ItemFailed"), event(1, "BaseCreated"), event(5, "BaseCreated")];
+  const items = [0, 2, 3, 4, 6].map((n) => event(n, "ItemFailed"));
+  const days = (/** @type {string | null} */ nextCursor) =>
+    groupEvents(events, (at) => at, { items, nextCursor }).flatMap((entry) =>
+      entry.events ? [] : `${entry.day} ${entry.problems}${entry.isMore ? "+" : ""}`
+    ).join(" ");
+  assertEquals(days(null), "today 3 before 2");
+  assertEquals(days("6"), "today 3 before 2+");
+});
+
 Deno.test("groups have Chinese texts", () => {
   for (const text of Object.values(GROUP_DESCRIPTIONS)) {
     if (!(text in messages)) throw new Error(`${text} is not in locales/zh-admin.js`);

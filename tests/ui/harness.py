@@ -23,10 +23,11 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from tests import reverse_proxy, signed_in_browsers
+from tests.answers.chat_endpoint import ChatEndpoint, serve_chat
 from tests.conftest import TEMPLATE
 from tests.embedding import endpoint
 from tests.embedding.endpoint import Endpoint
-from tests.gristmill_process import environment
+from tests.gristmill_process import environment, run_serve
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDE, PHONE = (1280, 800), (390, 844)
@@ -95,14 +96,21 @@ class SharedBrowser:
 
 @contextmanager
 def profile(
-    browser: Browser, size: tuple[int, int] = WIDE, theme: Theme = "light", language: str = "en-US"
+    browser: Browser,
+    size: tuple[int, int] = WIDE,
+    theme: Theme = "light",
+    language: str = "en-US",
+    *,
+    touch: bool = False,
 ) -> Generator[Tabs]:
     """A fresh profile. It collects the errors of its pages, also policy violations. Network errors are ignored: tests cause
-    them on purpose."""
+    them on purpose. With `touch`, no pointer hovers."""
     context = browser.new_context(
         viewport={"width": size[0], "height": size[1]},
         color_scheme=theme,
         locale=language,
+        has_touch=touch,
+        is_mobile=touch,
         ignore_https_errors=reverse_proxy.BEHIND_NGINX,
     )
     context.set_default_timeout(20_000)
@@ -188,6 +196,17 @@ def server_setup(server_url: str | None, cache_dir: Path, **settings: str) -> Ge
             **settings,
         )
         yield ServerSetup(env, embedder, Path(folder))
+
+
+@contextmanager
+def server_with_model(server_url: str, cache_dir: Path) -> Generator[tuple[str, ChatEndpoint]]:
+    """A server without bases that answers questions, and its model."""
+    with (
+        serve_chat() as chat,
+        server_setup(server_url, cache_dir, chat_url=chat.url, chat_model="m") as setup,
+        run_serve(setup.env, log=setup.log) as server,
+    ):
+        yield server.url, chat
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,17 @@ import { messages as usage } from "../../src/gristmill/server/ui/static/js/local
 import { messages as find } from "../../src/gristmill/server/ui/static/js/locales/zh-find.js";
 import { messages as english } from "../../src/gristmill/server/ui/static/js/locales/en.js";
 
-const common = { ...shared, ...tend, ...reader };
-const chinese = { ...common, ...admin, ...usage, ...find };
+const common = { ...shared, ...tend };
+const chinese = { ...common, ...reader, ...admin, ...usage, ...find };
 /** Modules that are only loaded with the admin pages, which load `zh-admin.js` too. */
 const ADMIN = new RegExp(
-  "^(queue|connectors?|connector-(form|people|push|run)|event(s|-rows)|webhooks|settings|general|models|embedder-form" +
-    "|keys|workers|audit|storage|usage|people|sign-in|cron|form|secret)\\.js$",
+  "^(queue|connectors?|connector-(access|form|kinds|people|push|run)|event(s|-rows)|webhooks|settings|general|models" +
+    "|embedder-form|keys|workers|audit|storage|usage|people|sign-in|cron|form|secret)\\.js$",
 );
 /** Modules that load `zh-find.js`, or are only loaded by those. */
 const FIND = /^(answer|search-page|filters|saved|new-base|connect|snippets|try-it|criteria)\.js$/;
+/** Modules of the reader, which loads `zh-reader.js`. */
+const READER = /^(reader|page-view|text-view|text-blocks|passage|safe-html)\.js$/;
 const folder = new URL("../../src/gristmill/server/ui/static/js/", import.meta.url);
 
 /**
@@ -50,9 +52,15 @@ Deno.test("every message has a Chinese translation", () => {
 });
 
 Deno.test("messages of modules that every page loads are in zh-common.js", () => {
-  const isCommon = (/** @type {string} */ name) => !ADMIN.test(name) && !FIND.test(name);
+  const isCommon = (/** @type {string} */ name) => !ADMIN.test(name) && !FIND.test(name) && !READER.test(name);
   const missing = [...messageKeys(sources(folder, isCommon))].filter((key) => !(key in common));
   if (missing.length) throw new Error(`not in locales/zh-common.js: ${JSON.stringify(missing, null, 1)}`);
+});
+
+Deno.test("messages of the reader are in zh-reader.js or zh-common.js", () => {
+  const keys = [...messageKeys(sources(folder, (name) => READER.test(name)))];
+  const missing = keys.filter((key) => !(key in reader) && !(key in common));
+  if (missing.length) throw new Error(`not in locales/zh-reader.js: ${JSON.stringify(missing, null, 1)}`);
 });
 
 Deno.test("messages of search, answers, new bases and connecting are in zh-find.js or zh-common.js", () => {

@@ -86,6 +86,9 @@ def test_a_connector_from_its_form_to_the_log_of_its_run(page: Page, ui_url: str
         counts = api.http.get(f"/api/knowledge-bases/{base_id}").json()["itemCounts"]
         assert counts["completed"] > 5
 
+        take_back_a_deletion(page, ui_url, api, base_id)
+        page.goto(f"{ui_url}/connectors")
+        page.get_by_role("link", name=name).click()
         pane.get_by_role("button", name="More for this connector").click()
         page.get_by_role("menuitem", name="Pause").click()
         expect(pane.get_by_text("Paused")).to_be_visible()
@@ -94,6 +97,20 @@ def test_a_connector_from_its_form_to_the_log_of_its_run(page: Page, ui_url: str
         page.get_by_role("dialog").get_by_role("button", name="Delete documents too").click()
         expect(page.get_by_text(f"{name} is deleted")).to_be_visible()
         expect(page.get_by_role("link", name=name)).to_have_count(0)
+
+
+def take_back_a_deletion(page: Page, ui_url: str, api: ApiHelper, base: str) -> None:
+    """Delete a record of a connector, find it in the dialog of its container, and take it back."""
+    path, records = f"/api/knowledge-bases/{base}", {"parentId": "*", "type": "record"}
+    record = api.http.get(f"{path}/items", params=records).json()["items"][0]
+    api.http.delete(f"/api/knowledge-items/{record['id']}").raise_for_status()
+    page.goto(f"{ui_url}/b/{base}/i/{record['parentId']}")
+    page.get_by_role("button", name="Deleted from it").click()
+    dialog = page.get_by_role("dialog")
+    entry = dialog.get_by_role("listitem").filter(has_text=record["title"])
+    entry.get_by_role("button", name="Take back").click()
+    expect(dialog.get_by_text("Nothing was deleted from it.")).to_be_visible()
+    assert api.http.get(f"{path}/exclusions").json()["items"] == []
 
 
 def test_a_sync_that_is_refused_is_reverted_with_an_error(page: Page, ui_url: str, api: ApiHelper) -> None:
@@ -169,12 +186,13 @@ def test_a_lane_is_paused_and_resumed_by_the_keyboard(page: Page, ui_url: str, a
     row = page.get_by_role("list", name="Lanes").get_by_role("listitem").filter(has_text=name)
     row.get_by_role("button", name="Pause").focus()
     page.keyboard.press("Enter")
-    expect(row.get_by_role("button", name="Resume")).to_be_visible()
+    expect(row.get_by_role("button", name="Resume")).to_be_focused()
     expect(row).to_contain_text("paused")
     page.wait_for_function(_IS_PAUSED, arg=base)
     api.add_notes(base, "oats")
     expect(row).to_contain_text("1 waiting")
-    row.get_by_role("button", name="Resume").press("Enter")
+    expect(row.get_by_role("button", name="Resume")).to_be_focused()  # the row has changed meanwhile
+    page.keyboard.press("Enter")
     expect(row).to_contain_text("0 waiting")
 
 
@@ -359,6 +377,9 @@ def test_a_budget_is_estimated_set_used_up_and_removed(page: Page, ui_url: str, 
     form.get_by_label("What", exact=True).select_option("Budget: chunks in all")
     form.get_by_label("At most").fill("1")
     form.get_by_label("Base").select_option(name)
+    other = api.create_base(unique_name("other"))  # the list is made again, and the choice stays
+    expect(form.get_by_label("Base").locator(f"option[value='{other}']")).to_have_count(1)
+    expect(form.get_by_label("Base")).to_have_value(base)
     form.get_by_role("button", name="Set", exact=True).click()
     row = page.get_by_role("list", name="Budgets and quotas").get_by_role("listitem").filter(has_text=name)
     expect(row).to_contain_text("1 of 1 chunks in all")

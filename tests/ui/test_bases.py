@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.ui.harness import PHONE, ApiHelper, ServerSetup, profile, violations
 from tests.wait_until import LIMIT
@@ -43,6 +43,17 @@ def filled_base(api: ApiHelper) -> tuple[str, str]:
     return base, note
 
 
+def test_a_base_whose_only_site_failed_is_listed_as_failed(page: Page, ui_url: str, api: ApiHelper) -> None:
+    """A site without pages is no document, and was not counted: its base looked well."""
+    base = api.create_base("no start page")
+    site = {"type": "site", "url": f"{ui_url}/api/no-such-page"}
+    response = api.http.post(f"/api/knowledge-bases/{base}/items", json={"items": [site]})
+    assert response.status_code == 202, response.text
+    page.goto(ui_url)
+    row = page.get_by_role("main").get_by_role("listitem").filter(has_text="no start page")
+    expect(row).to_contain_text("1 failed")
+
+
 def test_an_item_shows_its_chunks_content_original_and_history(
     page: Page, ui_url: str, filled_base: tuple[str, str]
 ) -> None:
@@ -52,7 +63,7 @@ def test_an_item_shows_its_chunks_content_original_and_history(
     page.get_by_role("button", name="Content", exact=True).click()
     expect(page.locator("pre.content")).to_contain_text("# Dressing")
     page.get_by_role("button", name="Timeline").click()
-    expect(page.get_by_text("index document")).to_be_visible()
+    expect(page.locator(".jobs b").last).to_have_text("index")
     with page.expect_download() as download:
         page.get_by_role("link", name="Original").click()
     assert download.value.path().read_text() == _TEXT
@@ -179,11 +190,12 @@ def test_content_is_added_by_the_dialog_which_shows_errors(page: Page, ui_url: s
     dialog.get_by_role("button", name="Add", exact=True).click()
     expect(dialog.get_by_role("alert")).to_contain_text("must begin with / or *, such as /docs/*")
     dialog.get_by_label("Only addresses like these").fill("/docs/*\n/guide/*")
+    dialog.get_by_label("Pages made by scripts").select_option("Render all pages")
     dialog.get_by_role("button", name="Add", exact=True).click()
     expect(page.get_by_role("row").filter(has_text="127.0.0.1:9/docs/")).to_be_visible()
     (site,) = api.http.get(f"/api/knowledge-bases/{base}/items").json()["items"]
     assert (site["type"], site["source"]["maxPages"], site["source"]["maxDepth"]) == ("site", 7, 5)
-    assert site["source"]["include"] == ["/docs/*", "/guide/*"]
+    assert (site["source"]["include"], site["source"]["render"]) == (["/docs/*", "/guide/*"], "always")
     page.goto(f"{ui_url}/b/{base}?add=note")
     dialog.get_by_label("Title").fill("Emmer")
     dialog.get_by_label("Text").fill("Emmer is an old wheat.")
@@ -213,6 +225,9 @@ def test_a_base_keeps_its_chunk_size_unless_it_is_changed_and_can_accept_documen
     page.get_by_label("Documents without text").select_option("Complete with a warning")
     saved = save()
     assert (saved["chunking"], saved["settings"]["emptyDocuments"]) == ({}, "warn")
+    assert saved["settings"]["render"] == "never"
+    page.get_by_label("Pages made by scripts").select_option("Render those with hardly any text")
+    assert save()["settings"]["render"] == "auto"
     page.get_by_label("Synonyms").fill("mill, grinder\n\nalone\n电脑、计算机")
     assert save()["settings"]["synonyms"] == [["mill", "grinder"], ["电脑", "计算机"]]
     size = page.get_by_label("Maximum chunk size, in tokens")
@@ -288,6 +303,25 @@ def test_the_palette_goes_to_a_base_by_its_name(
     page.get_by_role("button", name="Keyboard shortcuts").click()
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
     page.keyboard.press("Escape")
+
+
+def test_what_is_typed_while_the_palette_loads_is_not_lost(
+    page: Page, ui_url: str, filled_base: tuple[str, str]
+) -> None:
+    base, _ = filled_base
+    requests: list[Route] = []
+    page.route(re.compile(r"/palette\.js"), lambda route: requests.append(route))
+    page.goto(f"{ui_url}/b/{base}")
+    expect(page.get_by_role("row").first).to_be_visible()
+    with page.expect_request(re.compile(r"/palette\.js")):
+        page.keyboard.press("Control+k")
+    page.keyboard.type("Filla")  # `a` alone would add content
+    page.keyboard.press("Backspace")
+    requests[0].continue_()
+    expect(page.get_by_role("combobox")).to_have_value("Fill")
+    expect(page.get_by_role("option", name=re.compile("Filled")).first).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
 
 
 def test_a_phone_shows_either_items_or_search(

@@ -57,7 +57,7 @@ def test_chunking_is_changed_in_the_same_way_in_chinese(
         dialog.get_by_label("新向量完成后").select_option("ask")
         dialog.get_by_role("button", name="更换", exact=True).click()
         expect(dialog.get_by_role("alert")).to_have_text("该知识库已使用此模型和分块设置。")
-        dialog.get_by_label("分块大小上限（token）").fill("64")
+        dialog.get_by_label("分块大小上限（词元）").fill("64")
         assert violations(page) == []
         dialog.get_by_role("button", name="更换", exact=True).click()
         change = page.get_by_role("status").filter(has_text="quick")
@@ -67,7 +67,7 @@ def test_chunking_is_changed_in_the_same_way_in_chinese(
         back = page.get_by_role("button", name="恢复之前的分块")
         expect(back).to_be_visible()
         expect(page.get_by_text("分块已更换")).to_be_visible()
-        size = page.get_by_label("分块大小上限（token）")
+        size = page.get_by_label("分块大小上限（词元）")
         expect(size).to_have_value("64")
         back.click()
         expect(size).to_have_value("")

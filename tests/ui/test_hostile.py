@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, Request, expect
 
 from tests.ui.harness import ApiHelper, Tabs
-from tests.ui.test_reader import add_files
+from tests.ui.test_reader import add_files, deck
 
 pytestmark = pytest.mark.browser
 
@@ -149,6 +149,26 @@ def test_nothing_of_a_hostile_document_runs_or_loads_from_elsewhere(
             assert response.headers["x-content-type-options"] == "nosniff"
 
 
+def test_nothing_of_a_hostile_image_in_a_document_runs_or_loads(
+    page: Page, ui_url: str, api: ApiHelper, attack: Attack
+) -> None:
+    """An SVG with scripts and links, inside a presentation: the reader shows it as a picture, and its address is a download."""
+    base = api.create_base(f"Hostile image {uuid4().hex[:6]}")
+    drawing = attack.fill(_DRAWING).replace("<svg ", '<svg width="60" height="40" ').encode()
+    item = add_files(api, base, {"deck.pptx": deck(drawing, "wheel.svg")})["deck.pptx"]
+    page.goto(f"{ui_url}/b/{base}/i/{item}/read")
+    image = page.locator(".reader-document").get_by_role("img", name="A mill wheel")
+    image.scroll_into_view_if_needed()
+    expect(page.locator(".text-image.loading")).to_have_count(0)
+    assert image.evaluate("image => image.naturalWidth") == 60  # it is shown
+    attack.check(page, ui_url)
+    response = api.http.get(image.get_attribute("src") or "")
+    assert response.headers["content-type"] == "image/svg+xml"
+    assert response.headers["content-disposition"] == "attachment"
+    assert "sandbox" in response.headers["content-security-policy"]
+    assert response.headers["x-content-type-options"] == "nosniff"
+
+
 @dataclass(frozen=True)
 class Names:
     """A base whose names, tags, metadata and errors all have markup, and what else has such names."""
@@ -228,6 +248,7 @@ def test_no_name_tag_entry_or_message_becomes_markup(
         expect(page.get_by_label("Title")).to_have_value(f"n {names.markup}")
         page.keyboard.press("Escape")
         page.keyboard.press("Control+k")
+        expect(page.get_by_role("combobox")).to_be_focused()
         page.keyboard.insert_text(f"b {start}")
         expect(page.get_by_role("option").filter(has_text=start).first).to_be_visible()
         attack.check(page, ui_url)
@@ -259,7 +280,7 @@ def test_no_name_tag_entry_or_message_becomes_markup(
             f"/b/{names.base}/i/{names.note}": "The quay is calm.",
             f"/b/{names.base}/i/{names.note}/read?q=quay": "The quay is calm.",
             f"/b/{names.base}/i/{names.file}": "127.0.0.1:9",
-            f"/b/{names.base}/i/{names.file}?tab=timeline": "index document",
+            f"/b/{names.base}/i/{names.file}?tab=timeline": "· attempt ",
             f"/b/{names.base}/settings": "Maximum chunk size",
             "/": f"b {start}",
             "/search": f"s {start}",

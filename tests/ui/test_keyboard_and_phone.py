@@ -184,3 +184,40 @@ def test_a_day_on_a_phone(browser: Browser, ui_url: str, name: str) -> None:
         expect(page.get_by_role("list", name="Users")).to_contain_text(name)
         check(page)
         assert tabs.errors == []
+
+
+def test_a_phone_has_what_a_desk_has(browser: Browser, ui_url: str, api: ApiHelper, name: str) -> None:
+    """The boxes of rows without a pointer that hovers, the filter by name, the way out of a base's settings, the chosen tab."""
+    base = api.create_base(name)
+    api.add_notes(base, "Rye", "Oats")
+    with profile(browser, PHONE, touch=True) as tabs:
+        page = tabs.open(f"{ui_url}/b/{base}")
+        box = page.get_by_role("checkbox", name="Select Rye")
+        expect(box).to_have_css("opacity", "1")
+        title = page.get_by_role("row").filter(has_text="Rye").locator(".icon.type").bounding_box()
+        place = box.bounding_box()
+        assert title is not None
+        assert place is not None
+        assert place["x"] >= 0
+        assert place["x"] + place["width"] <= title["x"]
+        box.click()
+        expect(page.get_by_text("1 selected")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
+        page.get_by_role("button", name="Clear selection").click()
+        page.get_by_role("searchbox", name="Filter by name").fill("oat")
+        expect(page.get_by_role("row").filter(has_text="Rye")).to_have_count(0)
+        expect(page.get_by_role("row").filter(has_text="Oats")).to_be_visible()
+        assert violations(page) == []
+
+        page.goto(f"{ui_url}/b/{base}/settings")
+        headings = page.locator("legend").all_inner_texts
+        expect(page.get_by_text("Legal hold").first).to_be_visible()
+        expect(page.get_by_text("Danger zone")).to_be_visible()
+        assert headings()[-1] == "Danger zone"
+        page.get_by_role("heading", level=1).get_by_role("link", name=name).click()
+        expect(page).to_have_url(f"{ui_url}/b/{base}")
+
+        page.goto(f"{ui_url}/settings/audit")
+        link = page.get_by_role("navigation", name="Settings").get_by_role("link", name="Audit log")
+        expect(link).to_be_in_viewport(ratio=1)
+        assert tabs.errors == []

@@ -138,3 +138,18 @@ def test_pages_without_access_to_the_stream_poll(page: Page, keyed_server: tuple
     )
     assert response.status_code == 201
     expect(page.get_by_role("link", name="new here").first).to_be_visible()
+
+
+def test_a_day_counts_the_problems_that_are_not_loaded_yet(page: Page, ui_url: str, api: ApiHelper) -> None:
+    """The timeline loads a hundred events; the failures of the day are behind them."""
+    base = api.create_base("Behind")
+    api.add_unreadable_files(base, "one.bin", "two.bin", "three.bin")
+    page.goto(f"{ui_url}/events?base={base}&kind=problems")
+    expect(page.get_by_role("button", name="3 problems")).to_be_visible()
+    api.add_notes(base, *(f"barley {n}" for n in range(45)))
+    page.goto(f"{ui_url}/b/{base}?filter=all")
+    expect(page.locator(".figures > div").filter(has_text="Chunks")).to_contain_text("45")
+    page.goto(f"{ui_url}/events?base={base}")
+    expect(page.get_by_role("button", name="Show older events")).to_be_visible()
+    expect(page.locator(".event.problem")).to_have_count(0)
+    expect(page.get_by_role("button", name="3 problems")).to_be_visible()

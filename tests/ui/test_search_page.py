@@ -1,18 +1,14 @@
 """Search over all bases: by the keyboard, with filters, explained, saved; on a phone in Chinese; and answers of a chat model."""
 
 import re
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.answers.chat_endpoint import ChatEndpoint, serve_chat
 from tests.embedding import endpoint
-from tests.gristmill_process import run_serve
-from tests.ui.harness import PHONE, ApiHelper, profile, server_setup, violations
+from tests.ui.harness import PHONE, ApiHelper, profile, server_with_model, violations
 
 WORD = f"quern{uuid4().hex[:6]}"
 
@@ -70,7 +66,7 @@ def test_all_bases_are_searched_filtered_and_explained_by_the_keyboard(
     page.keyboard.press("ArrowUp")
     expect(hits.nth(0).get_by_role("link")).to_be_focused()
     page.keyboard.press("Enter")
-    expect(page).to_have_url(re.compile(rf"/b/[^/]+/i/[^?]+\?q=whom\+{WORD}&chunk="))
+    expect(page).to_have_url(re.compile(rf"/b/[^/]+/i/[^?]+\?q=whom\+{WORD}&.*from=search&chunk="))
     page.go_back()
     expect(page).to_have_url(address)
 
@@ -85,6 +81,37 @@ def test_all_bases_are_searched_filtered_and_explained_by_the_keyboard(
     expect(hits).to_have_count(1)
     panel.get_by_role("button", name="Clear filters").press("Enter")
     expect(hits).to_have_count(2)
+
+
+def test_the_focus_stays_at_its_hit_when_new_results_replace_the_old(
+    page: Page, ui_url: str, two_bases: dict[str, str]
+) -> None:
+    """Someone who goes on by the keyboard while a search runs doesn't start over; if the hit is gone, at the first one."""
+    page.goto(f"{ui_url}/search?q=whom+{WORD}&bases={','.join(two_bases.values())}")
+    hits = page.locator(".hit")
+    expect(hits).to_have_count(2)
+    grain = hits.filter(has_text="Grain").get_by_role("link")
+    held: list[Route] = []
+    page.route("**/api/search", lambda route: held.append(route))
+    with page.expect_request("**/api/search"):
+        page.get_by_role("button", name="Keyword").press("Enter")
+    grain.focus()
+    with page.expect_response("**/api/search"):
+        held.pop().continue_()
+    expect(hits.first.get_by_role("img", name="semantic rank –")).to_be_visible()  # the new results
+    expect(grain).to_be_focused()
+
+    explain = page.get_by_role("button", name="Explain")
+    explain.press("Enter")
+    expect(explain).to_have_attribute("aria-pressed", "true")
+    expect(explain).to_be_focused()
+
+    with page.expect_request("**/api/search"):
+        page.get_by_role("checkbox", name=f"Stones {WORD}").press(" ")
+    hits.filter(has_text="Stones").get_by_role("link").focus()
+    held.pop().continue_()
+    expect(hits).to_have_count(1)
+    expect(grain).to_be_focused()
 
 
 def test_conditions_tags_and_the_lowest_score_narrow_the_hits(
@@ -211,17 +238,6 @@ def test_without_a_chat_model_a_question_says_so_and_the_hits_are_there(
 
 
 # ── with a chat model ────────────────────────────────────────────────────────────────────────────────────
-
-
-@contextmanager
-def server_with_model(server_url: str, cache_dir: Path) -> Generator[tuple[str, ChatEndpoint]]:
-    """A server without bases that answers questions, and its model."""
-    with (
-        serve_chat() as chat,
-        server_setup(server_url, cache_dir, chat_url=chat.url, chat_model="m") as setup,
-        run_serve(setup.env, log=setup.log) as server,
-    ):
-        yield server.url, chat
 
 
 def test_the_sample_base_answers_questions_with_citations_that_open_their_passage(

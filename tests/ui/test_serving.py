@@ -32,10 +32,7 @@ async def test_every_page_path_returns_the_index_page(http: httpx.AsyncClient, p
 async def test_the_page_names_the_data_that_it_will_ask_for(http: httpx.AsyncClient) -> None:
     base = "01a1eba2-c5cb-7db2-b77c-823ff82e9286"
     every = {"/api/session", "/api/knowledge-bases?limit=500"}
-    tree = {
-        f"/api/knowledge-bases/{base}/tree?offset=0&limit=100",
-        f"/api/knowledge-bases/{base}/queue",
-    }
+    tree = {f"/api/knowledge-bases/{base}/tree?offset=0&limit=100"}
     named = {
         path: set(re.findall(r"<([^>]+)>", (await http.get(path, headers=HTML)).headers["link"]))
         for path in ("/", f"/b/{base}", f"/b/{base}?filter=failed", "/b/x%3E%22", "/settings/keys")

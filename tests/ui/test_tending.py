@@ -188,3 +188,56 @@ def test_chunks_are_marked_previewed_and_shared_with_a_group(page: Page, ui_url:
         "user_email:ann@x.org",
         "group:millers",
     ]
+
+
+def test_what_is_typed_after_a_key_that_opens_a_dialog_is_the_first_field(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    """Also if it is typed before the dialog is there. Nothing of it is a key of the tree, or presses a button."""
+    base = api.create_base("Typed")
+    api.add_notes(base, "Old millrace")
+    page.goto(f"{ui_url}/b/{base}")
+    row = page.get_by_role("row", name=re.compile("Old millrace"))
+    expect(row).to_contain_text("Indexed")
+    for key, field, text in (("F2", "Title", "New r t"), ("t", "Add tags", "wet mill")):
+        page.get_by_role("treegrid").focus()
+        page.keyboard.press("Home")
+        page.keyboard.press(key)
+        page.keyboard.press("r")  # the dialog is not open yet
+        expect(page.get_by_role("dialog").get_by_label(field)).to_be_focused()
+        page.keyboard.press("ControlOrMeta+a")
+        page.keyboard.type(text)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("row", name=re.compile("New r t"))).to_contain_text("wet mill")
+    expect(page.get_by_text("Reindexing")).to_have_count(0)
+    page.keyboard.press("m")
+    expect(page.get_by_role("dialog").get_by_label("Base")).to_be_focused()
+    page.keyboard.press("Escape")
+    page.keyboard.press("F2")
+    expect(page.get_by_label("Title")).to_be_focused()
+    page.keyboard.type("Newer")
+    expect(page.get_by_label("Title")).to_have_value("Newer")  # what was there is replaced
+    page.keyboard.press("Escape")
+    page.keyboard.press("a")
+    expect(page.get_by_role("dialog").locator("input[type=file]").first).to_be_focused()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="New folder").click()
+    expect(page.get_by_role("dialog").get_by_label("Name")).to_be_focused()
+
+
+def test_keys_act_on_rows_that_were_selected_with_the_mouse(page: Page, ui_url: str, api: ApiHelper) -> None:
+    base = api.create_base("Ticked")
+    api.add_notes(base, "Rye", "Oats")
+    page.goto(f"{ui_url}/b/{base}")
+    for title in ("Rye", "Oats"):
+        page.get_by_role("row", name=re.compile(title)).hover()
+        page.get_by_role("checkbox", name=f"Select {title}").click()
+        expect(page.get_by_role("checkbox", name=f"Select {title}")).to_be_checked()
+    page.keyboard.press("t")
+    expect(page.get_by_label("Add tags")).to_be_focused()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Delete")
+    expect(page.get_by_role("dialog", name="Delete 2 items?")).to_be_visible()
+    height = page.get_by_text("2 selected").evaluate("element => element.offsetHeight")
+    assert height == 20, "it takes more than one line"

@@ -223,6 +223,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("POST", "/api/connectors/{connector_id}/push/secret"): _ADMIN,
     ("DELETE", "/api/connectors/{connector_id}/push/secret"): _ADMIN,
     ("GET", "/api/connectors/{connector_id}/failures"): _ADMIN,
+    ("GET", "/api/connectors/{connector_id}/groups"): _ADMIN,
     ("GET", "/api/connectors/{connector_id}/identities"): _ADMIN,
     ("PUT", "/api/connectors/{connector_id}/identities/{user_id}"): _ADMIN,
     ("POST", "/api/connectors/{connector_id}/identities/import"): _ADMIN,

@@ -12,11 +12,12 @@ addressed to it, and nothing about it says that a proxy forwarded it. A proxy on
 recognised: behind one, `require_key` has to be set.
 
 An admin sees everything of its organisation. Users, and keys that belong to one, see what access lists allow the whole
-organisation, the user and their groups. Other keys see what lists allow the organisation and the principal of the key.
+organisation, the user and their groups. Other keys see what lists allow the organisation and the principal of the key. Groups of
+tools that contain the address of a user or of a key come with their lookup.
 
 A key is looked up for every request. Direct reads (`direct_reads.py`) reuse a lookup of the last second, because their statement
-checks that the key has not changed since. So a key that is revoked anywhere can do nothing from that moment on. Keys of users are
-never reused: their groups may have changed.
+checks that the key has not changed since. So a key that is revoked anywhere can do nothing from that moment on. Keys of users, and
+keys whose address a group of a tool may contain, are never reused: their groups may have changed.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ from gristmill import identity
 from gristmill.catalog import Viewer, access
 from gristmill.db import Database, Tx
 from gristmill.errors import Forbidden, NotAuthenticated
-from gristmill.identity import LOCAL_ORG, ROLES, ActiveUser, ApiKey, OrgId, Role, UserId
+from gristmill.identity import LOCAL_ORG, ROLES, ActiveKey, ActiveUser, OrgId, Role, UserId
 from gristmill.settings import Settings
 
 _COMPATIBLE_PATHS = ("/v1/", "/dify/")
@@ -71,7 +72,7 @@ class Caller:
     role: Role
     viewer: Viewer
     actor: str  # the name in the audit log
-    key: ApiKey | None = None
+    key: ActiveKey | None = None
     token: str | None = None  # the session token
     user: ActiveUser | None = None
 
@@ -101,6 +102,11 @@ class Caller:
             return "local"
         return f"key:{self.key.id}" if self.key.email is None else f"user_email:{self.key.email}"
 
+    @property
+    def is_reusable(self) -> bool:
+        """Whether nothing but a change of its key can change what it sees: no group that it may join or leave."""
+        return self.user is None and (self.key is None or self.key.tool_groups is None)
+
     def is_at_least(self, role: Role) -> bool:
         """Whether its role includes the rights of `role`."""
         return self.role in ROLES and ROLES.index(self.role) >= ROLES.index(role)
@@ -124,10 +130,8 @@ class CallerCache:
             task = self._lookups[secret] = asyncio.create_task(load())
             task.add_done_callback(lambda task_done: self._store(secret, task_done))
         caller = await asyncio.shield(task)
-        if is_shared and caller.user is not None:
-            return (
-                await load()
-            )  # the other lookup began earlier, perhaps before a change of the user's groups
+        if is_shared and not caller.is_reusable:
+            return await load()  # the other lookup began earlier, perhaps before a change of groups
         return caller
 
     def clear(self) -> None:
@@ -139,7 +143,7 @@ class CallerCache:
         if self._lookups.get(secret) is not task:
             return  # the cache was cleared meanwhile
         del self._lookups[secret]
-        if task.cancelled() or task.exception() is not None or task.result().user is not None:
+        if task.cancelled() or task.exception() is not None or not task.result().is_reusable:
             return
         if len(self._callers) >= _MAX_CACHED:
             self._callers.clear()
@@ -183,7 +187,7 @@ async def authenticate(db: Database, secret: str) -> Caller:
     return caller
 
 
-async def _caller_for_key(tx: Tx, key: ApiKey, actor: str, token: str | None = None) -> Caller | None:
+async def _caller_for_key(tx: Tx, key: ActiveKey, actor: str, token: str | None = None) -> Caller | None:
     """The caller that a key authenticates; None when its user is not active."""
     if key.user_id is not None:
         user = await identity.users.find_active_user(tx, UserId(key.user_id))
@@ -196,7 +200,7 @@ async def _caller_for_key(tx: Tx, key: ApiKey, actor: str, token: str | None = N
         if key.role == "admin"
         else Viewer(frozenset(), key.org_id)
         if key.role == "scim"
-        else access.member(key.email, key.teams, key.groups, key.org_id)
+        else access.member(key.email, key.teams, key.groups, key.org_id, key.tool_groups or ())
     )
     return Caller(key.org_id, key.role, viewer, actor, key, token)
 

@@ -185,11 +185,10 @@ async def _current_viewer(request: Request) -> Viewer:
     context = await _current_context(request)
     async with context.db.connection() as tx:
         user = await identity.users.find_member(tx, caller.org, person.email)
-    return (
-        viewer
-        if user is None
-        else access.viewer_of_user(user, (viewer.entries or frozenset()) - {access.EVERYBODY})
-    )
+        if user is not None:
+            return access.viewer_of_user(user, (viewer.entries or frozenset()) - {access.EVERYBODY})
+        tool_groups = await identity.tool_groups.find_tool_groups(tx, caller.org, person.email)
+    return access.member(person.email, person.teams, person.groups, caller.org, tool_groups)
 
 
 def _parse_on_behalf(header: str) -> "_OnBehalf":

@@ -1,24 +1,24 @@
 """Canonical content as HTML that is safe to show: markdown-it parses it, ammonia (nh3) sanitises every block.
 
 Allowed are the elements of text and tables, without ids, classes and styles. Links lead to http, https and mailto addresses only, in
-another tab, without a referrer. Images are shown as their description: nothing is loaded from elsewhere.
-
-Content is rendered in windows, whose edges are blank lines, so that a document of any length costs the same. Pure.
+another tab, without a referrer. Images are shown as their description: nothing is loaded from elsewhere. Pure.
 """
 
 import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import nh3
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-MAX_WINDOW = 24_000  # characters
-_BEFORE = 6_000  # of a window, before the character that was asked for
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$", re.MULTILINE)
+from gristmill.server.api.task_lists import add_task_lists
+from gristmill.server.api.text_windows import TextWindow
+
+_HEADING = re.compile(r"^#{1,6} .+$", re.MULTILINE)
 _OPENING, _CLOSING = re.compile(r"(?:`{3,}|~{3,})[^\n]*\n"), re.compile(r"(?:^|(?<=\n))(?:`{3,}|~{3,})\n?\Z")
 _TAGS = frozenset(
     [
@@ -78,26 +78,16 @@ _ABSOLUTE_LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class TextWindow:
-    """A piece of a content: its text, where it begins, and the page it is on. `fence` opens the code that it begins within, and
-    `line` is the number of the first line of that code."""
-
-    text: str
-    start: int
-    page: int | None = None
-    fence: str = ""
-    line: int = 1
-
-
-@dataclass(frozen=True)
 class RenderedBlock:
-    """A block as HTML, and its characters; `line` is the number of its first line if it is code."""
+    """A block as HTML, and its characters; `line` is the number of its first line if it is code, `rows` are where the rows of a
+    table begin."""
 
     start: int
     end: int
     page: int | None
     line: int | None
     html: str
+    rows: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,28 +100,9 @@ class RenderedHeading:
     page: int | None
 
 
-def cut_window(text: str, start: int, at: int, page: int | None) -> TextWindow:
-    """The window of a part of the content around the character at `at`; the part begins at `start`."""
-    place = max(0, min(at - start, len(text)))
-    first = 0
-    if place > _BEFORE:
-        first = max(text.rfind("\n\n", 0, place - _BEFORE) + 2, place - MAX_WINDOW // 2)
-    last = len(text)
-    if last - first > MAX_WINDOW:
-        blank = text.find("\n\n", first + MAX_WINDOW)
-        last = min(blank + 2 if blank >= 0 else last, first + 2 * MAX_WINDOW)
-    fence, line = "", 1
-    for match in _FENCE.finditer(text, 0, first):
-        if not fence:
-            fence, line = match[1], 1 + text.count("\n", match.end() + 1, first)
-        elif match[1].startswith(fence) and not match[2].strip():
-            fence = ""
-    return TextWindow(text[first:last], start + first, page, fence, line)
-
-
 def render(window: TextWindow) -> tuple[list[RenderedBlock], list[RenderedHeading]]:
     """The blocks and headings of a window."""
-    prefix = f"{window.fence}\n" if window.fence else ""
+    prefix = f"{window.fence}\n" if window.fence else window.table_head
     text = prefix + window.text
     parser = _parser()
     environment: dict[str, Any] = {}
@@ -148,8 +119,13 @@ def render(window: TextWindow) -> tuple[list[RenderedBlock], list[RenderedHeadin
         if group[0].type in ("fence", "code_block"):
             line = window.line if window.fence and begin == window.start else 1
         markup = sanitise(parser.renderer.render(group, parser.options, environment))
+        rows = tuple(
+            max(0, starts[token.map[0]] - len(prefix)) + window.start
+            for token in group
+            if token.type == "tr_open" and token.map and group[0].type == "table_open"
+        )
         if markup.strip():
-            blocks.append(RenderedBlock(begin, end, window.page, line, markup))
+            blocks.append(RenderedBlock(begin, end, window.page, line, markup, rows))
         if group[0].type == "heading_open" and len(group) > 1:
             title = _plain(group[1])
             if title:
@@ -170,6 +146,18 @@ def render_code(window: TextWindow, content: str) -> list[RenderedBlock]:
     line = 1 + content.count("\n", opening.end() if opening else 0, start)
     markup = f"<pre><code>{html.escape(text, quote=False)}</code></pre>"
     return [RenderedBlock(start, start + len(text), window.page, line, sanitise(markup))]
+
+
+def render_answer(text: str) -> str:
+    """The answer of a chat model as HTML. Its HTML is text, and the numbers that cite passages stay as they are."""
+    return sanitise(_answer_parser().render(text))
+
+
+def first_heading(opening: str) -> str:
+    """The first heading in the first characters of a page, slide or sheet; empty if there is none."""
+    line = _HEADING.search(opening)
+    _, headings = render(TextWindow(line[0], 0)) if line else ((), [])
+    return headings[0].title if headings else ""
 
 
 def sanitise(markup: str) -> str:
@@ -194,9 +182,21 @@ def _safe_attribute(tag: str, name: str, value: str) -> str | None:
     return value
 
 
+@cache
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": True, "linkify": False}).enable(["table", "strikethrough"])
     parser.add_render_rule("image", _image_text)
+    add_task_lists(parser)
+    return parser
+
+
+@cache
+def _answer_parser() -> MarkdownIt:
+    # A definition of `[1]` in the answer would make a link of the citation.
+    options = {"html": False, "linkify": False, "breaks": True}
+    parser = MarkdownIt("commonmark", options).enable(["table", "strikethrough"]).disable("reference")
+    parser.add_render_rule("image", _image_text)
+    add_task_lists(parser)
     return parser
 
 

@@ -38,10 +38,11 @@ POLICY = "; ".join(
 _ASSETS = "/assets/"
 # These paths, and all paths below them, are not pages.
 _OTHER_ENDPOINTS = ("/api", "/mcp", "/docs", "/scim")
-# What every page asks for first, and what the page of a base does; as `session.js`, `bases.js` and `tree/model.js` ask for it.
+# What every page asks for first, and what the page of a base does; as `session.js`, `bases.js` and `tree/model.js` ask for it. Only
+# what every caller may read: a refused request is in the audit log.
 _DATA = ("/api/session", "/api/knowledge-bases?limit=500")
 _BASE_PAGE = re.compile(r"/b/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
-_BASE_DATA = ("tree?offset=0&limit=100", "queue")
+_BASE_DATA = ("tree?offset=0&limit=100",)
 _IMMUTABLE = "public, max-age=31536000, immutable"
 
 

@@ -1,5 +1,6 @@
 """`/api/ask`: an answer with citations, from what the caller can see."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -8,6 +9,7 @@ from gristmill.answers import AnswerEnd, AnswerEvent, AnswerText, Retrieved
 from gristmill.errors import GristmillError
 from gristmill.server.api.context import CurrentContext, CurrentViewer
 from gristmill.server.api.event_stream import EventStream, encode_frame
+from gristmill.server.api.rendered_text import render_answer
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.schemas.ask import AnswerOut, AskIn, PassageOut
 from gristmill.server.api.schemas.common import ApiModel
@@ -35,7 +37,7 @@ async def ask(body: AskIn, context: CurrentContext, viewer: CurrentViewer) -> An
         async for event in events:
             if isinstance(event, AnswerEnd):
                 end = event
-    return AnswerOut.of(end, retrieved)
+    return await _answer_out(end, retrieved)
 
 
 async def _frames(first: AnswerEvent, events: AsyncGenerator[AnswerEvent]) -> AsyncGenerator[bytes]:
@@ -50,9 +52,14 @@ async def _frames(first: AnswerEvent, events: AsyncGenerator[AnswerEvent]) -> As
                 if isinstance(event, AnswerText):
                     yield _frame("text", {"text": event.text})
                 elif isinstance(event, AnswerEnd):
-                    yield _frame("end", AnswerOut.of(event, retrieved).model_dump(mode="json", by_alias=True))
+                    answer = await _answer_out(event, retrieved)
+                    yield _frame("end", answer.model_dump(mode="json", by_alias=True))
         except GristmillError as error:
             yield _frame("error", {"code": error.code, "detail": error.message})
+
+
+async def _answer_out(end: AnswerEnd, retrieved: Retrieved) -> AnswerOut:
+    return AnswerOut.of(end, await asyncio.to_thread(render_answer, end.answer), retrieved)
 
 
 def _to_json(models: Sequence[ApiModel]) -> list[object]:

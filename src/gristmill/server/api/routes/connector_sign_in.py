@@ -32,7 +32,7 @@ async def begin_connector_sign_in(
     async with context.db.connection() as tx:
         connector = await admin.require_connector(tx, connector_id)
     redirect_uri = f"{own_address(context, request)}/api/oauth/callback"
-    url = oauth.begin_sign_in(context.vault, context.connector_registry, connector, redirect_uri)
+    url = await oauth.begin_sign_in(context.vault, context.connector_registry, connector, redirect_uri)
     return SignInOut(url=url, redirect_uri=redirect_uri)
 
 

@@ -4,6 +4,7 @@ Credentials are write-only: no response has a field for them. `authorise.py` has
 path belongs to the caller's organisation.
 """
 
+from collections.abc import Awaitable
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -13,12 +14,11 @@ from pydantic import SecretStr
 from gristmill.catalog import BaseId
 from gristmill.connectors import admin, people
 from gristmill.connectors.model import ConnectorChanges, ConnectorId, NewConnector, RunId
-from gristmill.connectors.registry import credentials_purpose
 from gristmill.errors import Conflict, WorkError
 from gristmill.server.api.context import ApiContext, CurrentCaller, CurrentContext, PathConnector, PathRun
 from gristmill.server.api.etags import IfMatch, check_if_match, set_etag
 from gristmill.server.api.router import ApiRouter
-from gristmill.server.api.schemas.common import ErrorBody, JsonObject, Limit, Page, page_of
+from gristmill.server.api.schemas.common import ErrorBody, Limit, Page, page_of
 from gristmill.server.api.schemas.connectors import (
     CheckIn,
     CheckOut,
@@ -39,6 +39,7 @@ from gristmill.server.api.schemas.connectors import (
     RunOut,
     SyncIn,
     SyncOut,
+    ToolGroupOut,
 )
 from gristmill.server.api.secret_entries import check_secrets
 
@@ -54,7 +55,14 @@ async def list_kinds(context: CurrentContext) -> Page[KindOut]:
     for kind in context.connector_registry.kinds():
         config, credentials = kind.json_schemas()
         items.append(
-            KindOut(type=kind.name, title=kind.title or kind.name, config=config, credentials=credentials)
+            KindOut(
+                type=kind.name,
+                title=kind.title or kind.name,
+                config=config,
+                credentials=credentials,
+                has_permissions=kind.has_permissions,
+                has_sign_in=kind.oauth is not None,
+            )
         )
     return Page(items=items, next_cursor=None)
 
@@ -65,7 +73,7 @@ async def check_new(body: CheckIn, context: CurrentContext, caller: CurrentCalle
     plaintext = _plaintext_credentials(body.credentials)
     check_secrets(caller, context.settings, plaintext.values())
     config, credentials = context.connector_registry.validate(body.type, body.config, plaintext)
-    return await _check_account(context, body.type, config, credentials or "")
+    return await _check_account(context.connector_registry.check_new(body.type, config, credentials or ""))
 
 
 @router.post("", status_code=201)
@@ -183,11 +191,7 @@ async def check_connector(connector_id: PathConnector, context: CurrentContext) 
     """Check the stored credentials of a connector against the source."""
     async with context.db.connection() as tx:
         connector = await admin.require_connector(tx, connector_id)
-    try:
-        credentials = context.vault.open(connector.credentials, credentials_purpose(connector.id))
-    except WorkError as error:
-        return CheckOut(ok=False, account=None, error=ErrorBody.of(error))
-    return await _check_account(context, connector.type, connector.config, credentials)
+    return await _check_account(context.connector_registry.check(connector))
 
 
 @router.post("/{connector_id}/sync", status_code=202)
@@ -259,6 +263,17 @@ async def list_failures(
     return page_of(page_failures, limit, FailureOut.of, cursor=lambda failure: failure.source_id)
 
 
+@router.get("/{connector_id}/groups")
+async def list_groups(
+    connector_id: PathConnector, context: CurrentContext, limit: Limit = 100, cursor: UUID | None = None
+) -> Page[ToolGroupOut]:
+    """List the groups of the source that access lists name."""
+    async with context.db.connection() as tx:
+        await admin.require_connector(tx, connector_id)
+        page_groups = await admin.find_groups(tx, connector_id, limit=limit, after=cursor)
+    return page_of(page_groups, limit, ToolGroupOut.of)
+
+
 @router.get("/{connector_id}/identities")
 async def list_identities(
     connector_id: PathConnector,
@@ -323,9 +338,9 @@ async def list_lines(
     return page_of(page_lines, limit, LineOut.of, cursor=lambda line: line.no)
 
 
-async def _check_account(context: ApiContext, kind: str, config: JsonObject, credentials: str) -> CheckOut:
+async def _check_account(check: Awaitable[str]) -> CheckOut:
     try:
-        account = await context.connector_registry.check(kind, config, credentials)
+        account = await check
     except WorkError as error:
         return CheckOut(ok=False, account=None, error=ErrorBody.of(error))
     return CheckOut(ok=True, account=account, error=None)

@@ -32,10 +32,7 @@ async def get_content(item_id: PathItem, context: CurrentContext, viewer: Curren
         item = await guards.require_item(tx, item_id, viewer)
         first = await contents.live_parts(tx, item.id)
     if item.live_version is None:
-        raise Conflict(
-            f"The item has no content yet: it is {item.status}. Wait until it is completed.",
-            code="item_not_ready",
-        )
+        raise guards.not_ready_error(item)
     return StreamingResponse(
         _stream_parts(context.db, item.id, first), media_type="text/markdown; charset=utf-8"
     )

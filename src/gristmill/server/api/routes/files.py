@@ -17,7 +17,7 @@ from gristmill.errors import Permanent
 from gristmill.identity import OrgId
 from gristmill.operations import add, guards
 from gristmill.operations.source_factory import SourceFactory
-from gristmill.operations.uploads import remove_unused, store_upload
+from gristmill.operations.uploads import remove_unused, retry_lost_upload, store_upload
 from gristmill.server.api.context import ApiContext, CurrentCaller, CurrentContext, PathBase
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.routes.estimates import estimate_add
@@ -57,15 +57,18 @@ async def upload_files(
     acl_entries = None if acl is None else access.parse_acl(acl)
     async with context.db.connection() as tx:
         await guards.require_base(tx, base_id)
-    entries: list[add.ItemToAdd | add.InvalidEntry] = []
+    # Blobs of rejected and skipped files, and those that a replacement made unused.
     unused_blobs: list[bytes] = []
-    try:
+
+    async def store_and_add() -> add.AddResult:
+        entries: list[add.ItemToAdd | add.InvalidEntry] = []
         for file in files:
             entry = await _store_upload(context, caller.org, file)
             if isinstance(entry, add.ItemToAdd):
                 entry = replace(entry, item=replace(entry.item, acl=acl_entries, metadata=metadata or {}))
+                unused_blobs.extend([] if entry.item.blob is None else [entry.item.blob])
             entries.append(entry)
-        added = await add.add(
+        return await add.add(
             context.db,
             base_id,
             entries,
@@ -73,14 +76,11 @@ async def upload_files(
             parent_id=ItemId(parent_id) if parent_id else None,
             on_conflict=on_conflict,
         )
+
+    try:
+        added = await retry_lost_upload(store_and_add)
         unused_blobs += added.released
     finally:
-        # Blobs of rejected and skipped files, and those that a replacement made unused.
-        unused_blobs += [
-            entry.item.blob
-            for entry in entries
-            if isinstance(entry, add.ItemToAdd) and entry.item.blob is not None
-        ]
         await remove_unused(context.db, context.sources.blobs, unused_blobs)
     return AddedOut.of(added)
 

@@ -1,8 +1,9 @@
 """`/api/knowledge-items/{id}/refresh` and `/api/knowledge-bases/{id}/exclusions`: check sources now, and what listings leave out."""
 
+from typing import Annotated
 from uuid import UUID
 
-from fastapi import Response
+from fastapi import Query, Response
 
 from gristmill.catalog import exclusions
 from gristmill.connectors import admin
@@ -27,12 +28,18 @@ async def refresh_item(item_id: PathItem, context: CurrentContext) -> Response:
 
 @router.get("/knowledge-bases/{base_id}/exclusions")
 async def list_exclusions(
-    base_id: PathBase, context: CurrentContext, limit: Limit = 100, cursor: UUID | None = None
+    base_id: PathBase,
+    context: CurrentContext,
+    container_id: Annotated[UUID | None, Query(alias="containerId")] = None,
+    limit: Limit = 100,
+    cursor: UUID | None = None,
 ) -> Page[ExclusionOut]:
     """List what someone deleted from folders, sitemaps, sites and connectors, and what their listings therefore leave out."""
     async with context.db.connection() as tx:
         base = await guards.require_base(tx, base_id)
-        rows = await exclusions.list_exclusions(tx, base.id, limit=limit, after=cursor)
+        rows = await exclusions.list_exclusions(
+            tx, base.id, limit=limit, after=cursor, container=container_id
+        )
     return page_of(rows, limit, ExclusionOut.of)
 
 

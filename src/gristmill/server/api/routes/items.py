@@ -72,7 +72,7 @@ async def patch_item(
     """Change the title, the metadata, the access list, the refresh rule or the watch of an item, or the text of a note. A new text is a new version: the old one
     answers until it is indexed. Only admins may change access lists."""
     if "acl" in body.model_fields_set and not caller.viewer.is_admin:
-        raise Forbidden("Only admins can change access lists. Use an admin's key.", code="role_too_low")
+        raise Forbidden("Only admins can change access lists. Ask an admin.", code="role_too_low")
     async with context.db.connection() as tx:
         item = await guards.require_item(tx, item_id)
     changed = await describe.describe(

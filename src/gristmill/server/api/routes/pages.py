@@ -1,6 +1,5 @@
-"""`/api/knowledge-items/{id}/pages` and `/rendered`: what the reader shows, as pictures of pages and as safe HTML."""
+"""`/api/knowledge-items/{id}/pages`: pictures of the pages of PDF and image files."""
 
-import asyncio
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -11,34 +10,16 @@ from gristmill.catalog import Item, ItemId, Viewer
 from gristmill.contents import LiveContent
 from gristmill.errors import Conflict
 from gristmill.operations import guards
-from gristmill.readers.text_format import detect_format
 from gristmill.server.api.context import ApiContext, CurrentContext, CurrentViewer, PathItem
 from gristmill.server.api.local_original import local_original
 from gristmill.server.api.page_images import PageList
-from gristmill.server.api.rendered_text import (
-    MAX_WINDOW,
-    RenderedBlock,
-    RenderedHeading,
-    cut_window,
-    render,
-    render_code,
-)
 from gristmill.server.api.router import ApiRouter
-from gristmill.server.api.schemas.pages import (
-    BlockOut,
-    HeadingOut,
-    OutlineOut,
-    PageOut,
-    PagesOut,
-    RenderedOut,
-)
+from gristmill.server.api.schemas.pages import OutlineOut, PageOut, PagesOut
 
 router = ApiRouter("/api/knowledge-items", tag="items")
 
 _STEP = 200  # pixels: pictures are drawn in few widths, so that they are drawn once
 _IMMUTABLE, _REVALIDATED = "private, max-age=31536000, immutable", "private, no-cache"
-_PARTS = 40  # pages, or pieces of a text, in one answer
-_MAX_CODE_PARTS = 64  # of a file of code, whose lines are counted
 
 
 @dataclass(frozen=True)
@@ -70,10 +51,7 @@ async def _require_paged(context: ApiContext, item_id: ItemId, viewer: Viewer) -
             else await contents.item_blob_name(tx, item.id)
         )
     if live is None:
-        raise Conflict(
-            f"The item has no content yet: it is {item.status}. Wait until it is completed.",
-            code="item_not_ready",
-        )
+        raise guards.not_ready_error(item)
     if item.type not in ("file", "url") or (item.type == "url" and blob is None):
         raise Conflict("This document has no pages. Read its text instead.", code="no_pages")
     return _PagedItem(item, live, blob)
@@ -138,60 +116,3 @@ async def get_page_image(
                 paged.key, str(paged.item.base_id), path, page, width, is_wanted=is_wanted
             )
     return Response(image, media_type="image/jpeg", headers=headers)
-
-
-def _is_code(item: Item, text: str) -> bool:
-    """Whether the content is the text of a file of code, as it is."""
-    name = str(item.source.get("name") or item.source.get("path") or item.title)
-    return item.type == "file" and detect_format(text[:4096].encode(), name, None).kind == "code"
-
-
-@router.get("/{item_id}/rendered")
-async def get_rendered(
-    item_id: PathItem,
-    context: CurrentContext,
-    viewer: CurrentViewer,
-    at: Annotated[int, Query(ge=0)] = 0,
-) -> RenderedOut:
-    """Read the content around the character at `at` as HTML that is safe to show: nothing in it runs or loads."""
-    async with context.db.connection() as tx:
-        item = await guards.require_item(tx, item_id, viewer)
-        live = await contents.live_content(tx, item.id)
-        parts = await contents.live_parts_around(tx, item.id, at, limit=_PARTS)
-        is_code = bool(parts) and _is_code(item, parts[0].text)
-        before = await contents.live_parts(tx, item.id, limit=_MAX_CODE_PARTS) if is_code else []
-    if live is None:
-        raise Conflict(
-            f"The item has no content yet: it is {item.status}. Wait until it is completed.",
-            code="item_not_ready",
-        )
-    characters = live.characters or sum(len(part.text) for part in parts)
-    windows = [cut_window(part.text, part.start, at, part.page) for part in parts[:1]]
-    end = windows[0].start + len(windows[0].text) if windows else 0
-    for part in parts[1:]:
-        if end != part.start or end - windows[0].start > MAX_WINDOW:
-            break
-        windows.append(cut_window(part.text, part.start, part.start, part.page))
-        end = windows[-1].start + len(windows[-1].text)
-    first = windows[0].start if windows else 0
-    rendered: list[tuple[list[RenderedBlock], list[RenderedHeading]]]
-    if is_code:
-        content = "".join(part.text for part in before)
-        rendered = [(render_code(window, content), []) for window in windows]
-    else:
-        rendered = await asyncio.to_thread(lambda: [render(window) for window in windows])
-    return RenderedOut(
-        characters=characters,
-        previous=first - 1 if first > 0 else None,
-        next=end if 0 < end < characters else None,
-        blocks=[
-            BlockOut(start=block.start, end=block.end, page=block.page, line=block.line, html=block.html)
-            for blocks, _ in rendered
-            for block in blocks
-        ],
-        headings=[
-            HeadingOut(level=heading.level, title=heading.title, start=heading.start, page=heading.page)
-            for _, headings in rendered
-            for heading in headings
-        ],
-    )

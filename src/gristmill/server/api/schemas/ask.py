@@ -84,20 +84,22 @@ class PassageOut(ApiModel):
 
 
 class AnswerOut(ApiModel):
-    """The answer. `answered` is false if nothing that was found answers the question; then nothing is cited. `skipped` has what
+    """The answer, in markdown and as HTML that is safe to show. `answered` is false if nothing that was found answers the question; then nothing is cited. `skipped` has what
     could not be searched."""
 
     answer: str
+    answer_html: str
     answered: bool
     citations: list[CitationOut]
     retrieved: list[PassageOut]
     skipped: list[SkippedSearchOut]
 
     @classmethod
-    def of(cls, end: AnswerEnd, retrieved: Retrieved) -> Self:
+    def of(cls, end: AnswerEnd, answer_html: str, retrieved: Retrieved) -> Self:
         """Show the end of an answer, and what it was made from."""
         return cls(
             answer=end.answer,
+            answer_html=answer_html,
             answered=not end.is_refusal,
             citations=[CitationOut.of(citation) for citation in end.citations],
             retrieved=[PassageOut.of(passage) for passage in retrieved.passages],

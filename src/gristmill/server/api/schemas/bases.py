@@ -15,6 +15,7 @@ from gristmill.catalog import (
     IndexKind,
     OnRestart,
     QuestionKeeping,
+    RenderChoice,
 )
 from gristmill.search import AskedQuestion
 from gristmill.server.api.schemas.common import (
@@ -111,6 +112,15 @@ class Options(RequestModel):
             EmptyDocuments,
             Field(
                 description="Whether a document with bytes but no text fails, or is completed with a warning."
+            ),
+        ]
+        | None
+    ) = None
+    render: (
+        Annotated[
+            RenderChoice,
+            Field(
+                description="Which web pages a browser renders: none, those with scripts and hardly any text, or all."
             ),
         ]
         | None
@@ -222,6 +232,7 @@ class BaseOut(StoredModel):
                 "includeHidden": base.include_hidden,
                 "assetReuse": base.asset_reuse,
                 "emptyDocuments": base.empty_documents,
+                "render": base.render,
                 "synonyms": base.synonyms,
                 "minScore": base.min_score,
                 "questions": "keep" if base.keeps_questions else "off",

@@ -13,6 +13,7 @@ from gristmill.connectors.model import (
     ConnectorRow,
     ConnectorRun,
     FailedDocument,
+    GroupSummary,
     RunLogLine,
 )
 from gristmill.connectors.people import MappingResult
@@ -93,12 +94,15 @@ class ConnectorOut(StoredModel):
 
 
 class KindOut(ApiModel):
-    """A connector type, with its name for people and JSON schemas of its configuration and its credentials."""
+    """A connector type, with its name for people and JSON schemas of its configuration and its credentials. Unless the tool
+    `hasPermissions`, everyone sees its documents where the connector has no `acl`; with `hasSignIn`, people can sign in there."""
 
     type: str
     title: str
     config: JsonObject
     credentials: JsonObject
+    has_permissions: bool
+    has_sign_in: bool
 
 
 class SignInOut(ApiModel):
@@ -226,6 +230,31 @@ class FailureOut(ApiModel):
         """Show `failure`."""
         error = ErrorBody(code=failure.error_code, message=failure.error_message)
         return cls.model_validate({**vars(failure), "error": error})
+
+
+class ToolGroupOut(ApiModel):
+    """A group of the source. `entry` is what access lists name it by; unless it is `complete`, it lets no one see anything."""
+
+    id: UUID
+    entry: str
+    source_id: str
+    name: str
+    member_count: int
+    complete: bool
+    as_of: datetime
+
+    @classmethod
+    def of(cls, group: GroupSummary) -> Self:
+        """Show `group`."""
+        return cls(
+            id=group.id,
+            entry=f"tool_group:{group.id}",
+            source_id=group.key,
+            name=group.name,
+            member_count=group.member_count,
+            complete=group.complete,
+            as_of=group.as_of,
+        )
 
 
 class IdentityOut(ApiModel):

@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from gristmill import validation
-from gristmill.catalog import ItemId, ItemStatus, NewItem, TreeFilter, access
+from gristmill.catalog import ItemId, ItemStatus, NewItem, RenderChoice, TreeFilter, access
 from gristmill.errors import FieldError, Invalid, Permanent
 from gristmill.operations import add
 from gristmill.operations.source_factory import ADDED_LOCALLY, FolderSource, SourceFactory
@@ -131,6 +131,15 @@ class NewDirectory(_DiskItem):
 
 class _WebItem(_NewItemFields):
     url: Annotated[str, Field(max_length=8192)]
+    render: (
+        Annotated[
+            RenderChoice,
+            Field(
+                description="Whether a browser renders the page, or the pages below it; without it, as the base's settings say."
+            ),
+        ]
+        | None
+    ) = None
 
     @field_validator("url")
     @classmethod
@@ -149,7 +158,10 @@ class _WebItem(_NewItemFields):
     def new_item(self, kind: str) -> NewItem:
         """The item, identified by its URL in its normal form."""
         url = normalise(self.url)
-        return self.with_acl_and_metadata(NewItem(kind, self.title or url[:500], url, source={"url": url}))
+        is_named = self.title is not None or kind != "url"
+        source = {"url": url} | ({"render": self.render} if self.render else {})
+        item = NewItem(kind, self.title or url[:500], url, source=source, titled_by_source=not is_named)
+        return self.with_acl_and_metadata(item)
 
 
 class NewUrl(_WebItem):

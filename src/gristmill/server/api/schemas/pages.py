@@ -1,5 +1,6 @@
 """Pages of documents, and their text as safe HTML."""
 
+from typing import Literal
 from uuid import UUID
 
 from gristmill.server.api.schemas.common import ApiModel
@@ -33,12 +34,13 @@ class PagesOut(ApiModel):
 
 class BlockOut(ApiModel):
     """A block of the content (a paragraph, a list, a table …) as sanitised HTML: characters `start` to `end`. `line` is the number
-    of its first line if it is code."""
+    of its first line if it is code. `rows` are the characters at which the rows of a table begin."""
 
     start: int
     end: int
     page: int | None
     line: int | None
+    rows: list[int]
     html: str
 
 
@@ -51,11 +53,32 @@ class HeadingOut(ApiModel):
     page: int | None
 
 
+class TextPageOut(ApiModel):
+    """A slide or a sheet: its number, where its text begins, and its first heading; empty if it has none."""
+
+    page: int
+    start: int
+    title: str
+
+
+class ImageOut(ApiModel):
+    """An image at the character `start`: `GET …/assets/{hash}` returns it. `text` is its caption or its description."""
+
+    hash: str
+    start: int
+    page: int | None
+    text: str
+
+
 class RenderedOut(ApiModel):
-    """Blocks of the content in order. `previous` and `next` are where to ask for those before and after; null at the ends."""
+    """Blocks of the content in order. `previous` and `next` are the values of `before` and `after` for more; null at the ends.
+    `page_kind` is what the numbers of pages count; `pages` are listed on request."""
 
     characters: int
     previous: int | None
     next: int | None
+    page_kind: Literal["page", "slide", "sheet"]
+    pages: list[TextPageOut]
     blocks: list[BlockOut]
     headings: list[HeadingOut]
+    images: list[ImageOut]

@@ -150,7 +150,8 @@ class TermOut(ApiModel):
 
 
 class ExplanationOut(ApiModel):
-    """Why a hit has its rank and its score. `coverage` is how much of the query's information the words of the hit have."""
+    """Why a hit has its rank and its score. `coverage` is how much of the query's information the words of the hit have, and
+    `hasEveryWord` whether these are all words of the query that say something; both are null if only vectors were searched."""
 
     vector_weight: float
     similarity: float | None
@@ -158,6 +159,7 @@ class ExplanationOut(ApiModel):
     terms: list[TermOut]
     rerank_score: float | None
     coverage: float | None
+    has_every_word: bool | None
 
     @classmethod
     def of(cls, explanation: search.HitExplanation) -> Self:
@@ -169,6 +171,7 @@ class ExplanationOut(ApiModel):
             terms=[TermOut.of(term) for term in explanation.terms],
             rerank_score=explanation.rerank_score,
             coverage=explanation.coverage,
+            has_every_word=explanation.has_every_word,
         )
 
 

@@ -40,7 +40,7 @@ class ShareOut(ApiModel):
     def of(cls, named: NamedShare) -> Self:
         """Show a share."""
         kind = named.share.principal.partition(":")[0]
-        types = {"org": "organisation", "user_email": "email"}
+        types = {"org": "organisation", "user_email": "email", "tool_group": "group"}
         return cls.model_validate(
             {
                 "principal": named.share.principal,

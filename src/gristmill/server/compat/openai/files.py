@@ -10,7 +10,7 @@ from gristmill.catalog import ItemId
 from gristmill.errors import Invalid, Transient
 from gristmill.files import FileId, StoredFile
 from gristmill.operations.files import no_such_file, remove_file
-from gristmill.operations.uploads import remove_unused, store_upload
+from gristmill.operations.uploads import remove_unused, retry_lost_upload, store_upload
 from gristmill.server.api import store_ids
 from gristmill.server.api.context import CurrentCaller, CurrentContext, CurrentViewer
 from gristmill.server.api.router import ApiRouter
@@ -44,30 +44,34 @@ async def create_file(
         require_storable(purpose, "purpose")
     except ValueError as error:
         raise Invalid(f"purpose {error}.") from None
-    blob = await store_upload(
-        context.db, context.sources.blobs, lambda: read_pieces(file), context.sources.limit, caller.org
-    )
-    try:
-        async with context.db.transaction() as tx:
-            if not await contents.lock_blobs_shared(tx, [blob.hash]):
-                raise Transient(
-                    "An equal file was being deleted at the same moment. Upload the file again.",
-                    code="upload_lost",
+
+    async def store_and_insert() -> StoredFile:
+        blob = await store_upload(
+            context.db, context.sources.blobs, lambda: read_pieces(file), context.sources.limit, caller.org
+        )
+        try:
+            async with context.db.transaction() as tx:
+                if not await contents.lock_blobs_shared(tx, [blob.hash]):
+                    raise Transient(
+                        "An equal file was being deleted at the same moment. Upload the file again.",
+                        code="upload_lost",
+                    )
+                stored = await files.insert_file(
+                    tx,
+                    caller.org,
+                    name=upload_name(file),
+                    purpose=purpose,
+                    blob=blob.hash,
+                    size=blob.size,
+                    acl=default_acl(caller),
+                    seconds=seconds,
                 )
-            stored = await files.insert_file(
-                tx,
-                caller.org,
-                name=upload_name(file),
-                purpose=purpose,
-                blob=blob.hash,
-                size=blob.size,
-                acl=default_acl(caller),
-                seconds=seconds,
-            )
-    except BaseException:
-        await remove_unused(context.db, context.sources.blobs, [blob.hash])
-        raise
-    return objects.file_object(stored)
+        except BaseException:
+            await remove_unused(context.db, context.sources.blobs, [blob.hash])
+            raise
+        return stored
+
+    return objects.file_object(await retry_lost_upload(store_and_insert))
 
 
 @router.get("", include_in_schema=False)

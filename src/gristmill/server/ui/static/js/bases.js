@@ -97,12 +97,14 @@ export const countOf = (counts, statuses) => statuses.reduce((n, status) => n + 
 export const leafCount = (base) => Object.values(base.leafCounts).reduce((n, count) => n + count, 0);
 /** @param {Base} base Items that are queued or being processed. */
 export const activeCount = (base) => countOf(base.itemCounts, ACTIVE);
+/** @param {Base} base Failed documents; else failed containers, such as a site whose start page can't be fetched. */
+export const failedCount = (base) => base.leafCounts.failed || base.itemCounts.failed || 0;
 
 /** @param {Base} base @returns {Tone} */
 export function toneOf(base) {
   if (base.status === "failed") return "failed";
   if (activeCount(base)) return "running";
-  return base.leafCounts.failed ? "failed" : "ok";
+  return failedCount(base) ? "failed" : "ok";
 }
 
 /** @param {string} id The name of a base; empty while it is unknown. */

@@ -104,6 +104,12 @@ export function computed(compute) {
       }
     },
   };
+  // With the effect that made it, or else a signal that outlives the page would keep everything that the page had.
+  currentCleanups?.add(() => {
+    if (self.readers.size) return; // someone else reads it
+    unsubscribe(self);
+    isStale = isFirst = true;
+  });
   return {
     get value() {
       self.refresh();

@@ -27,7 +27,6 @@ async function chineseMessages() {
   const parts = await Promise.all([
     import("./locales/zh-common.js"),
     import("./locales/zh-tend.js"),
-    import("./locales/zh-reader.js"),
   ]);
   return Object.assign({}, ...parts.map((part) => part.messages));
 }
@@ -41,6 +40,7 @@ const pluralRules = new Intl.PluralRules(locale);
 const relativeFormat = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "short" });
 const dateTimeFormat = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short" });
 const dayFormat = new Intl.DateTimeFormat(locale, { weekday: "long", day: "numeric", month: "long" });
+const dateFormat = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeZone: "UTC" });
 const languageNames = new Intl.DisplayNames(locale, { type: "language" });
 const timeFormat = new Intl.DateTimeFormat(locale, { timeStyle: "medium" });
 
@@ -131,5 +131,11 @@ export const formatDateTime = (when) => dateTimeFormat.format(new Date(when));
 export const formatDay = (when) => dayFormat.format(new Date(when));
 /** @param {string | Date} when */
 export const formatTime = (when) => timeFormat.format(new Date(when));
+/** @param {string} text An ISO 8601 time or date of a document; as it is where it is neither. */
+export function formatIsoTime(text) {
+  if (Number.isNaN(Date.parse(text))) return text;
+  if (/T/.test(text)) return formatDateTime(text);
+  return /^\d{4}-\d\d-\d\d$/.test(text) ? dateFormat.format(new Date(text)) : text; // the same day in all time zones
+}
 /** @param {string} code The name of the language with this code. */
 export const languageName = (code) => languageNames.of(code) ?? code;

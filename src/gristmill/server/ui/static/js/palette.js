@@ -50,15 +50,16 @@ async function searchChoices(typed, signal) {
     icon: "search",
     label: hit.title,
     hint: `${names.get(hit.baseId) ?? ""} · ${readable(hit.text, []).text.slice(0, 80).replace(/\s+/g, " ")}`,
-    to: readerUrl({ ...hit, page: hit.source.page }, { q: typed }),
+    to: readerUrl({ ...hit, page: hit.source.page }, { q: typed, from: "search" }),
   }));
 }
 
-export function openPalette() {
+/** @param {string} start what the field contains at first */
+export function openPalette(start) {
   if (isOpen) return;
   isOpen = true;
-  const typed = signal("");
-  const choices = signal(localChoices(""));
+  const typed = signal(start);
+  const choices = signal(localChoices(start));
   const selected = signal(0);
   dialog(
     t("Go to"),
@@ -119,6 +120,7 @@ export function openPalette() {
               aria-label="${label}"
               aria-activedescendant=${() => `palette-${selected.value}`}
               placeholder="${label}"
+              value="${start}"
               autofocus
               @input=${oninput}
               @keydown=${onkeydown}
@@ -176,6 +178,8 @@ export function openKeyboardHelp() {
     ["r", t("Reindex")],
     ["Delete", t("Delete")],
     ["a", t("Add content")],
+    ["j, k", t("In the reader: next hit, previous hit")],
+    ["← →", t("In the reader: turn pages")],
     ["?", t("Show keyboard shortcuts")],
   ];
   const rows = shortcuts.map(([key, description]) =>

@@ -26,12 +26,6 @@ export function allows(audience) {
   return audience === "operator" ? caller.operator : RANKS[caller.role] >= RANKS[audience];
 }
 
-/**
- * Whether the caller may be an editor of some base: by their role, or because a base is shared with them. The server
- * knows which.
- */
-export const mayEdit = () => allows("editor") || Boolean(session.value?.user);
-
 /** Fetches the caller, and again after an outage. Resolves when the first attempt ended. `main.js` calls this once. */
 export function loadSession() {
   const load = async () => {

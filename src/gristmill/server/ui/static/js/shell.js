@@ -11,7 +11,7 @@ import { icon } from "./components/icon.js";
 import { dot, emptyState, status } from "./components/status.js";
 import { toasts } from "./components/toast.js";
 import { go, interceptLinks, mountRouter, path } from "./router.js";
-import { allows } from "./session.js";
+import { allows, session } from "./session.js";
 import { isDark, theme } from "./theme.js";
 
 /** @import { Base } from "./bases.js" */
@@ -122,7 +122,9 @@ function notFoundPage() {
 
 function refusedPage() {
   const link = html`<a class="button line" href="/sign-in">${t("Sign in with another key")}</a>`;
-  const text = t("Your key's role doesn't allow this page. Ask an admin, or sign in with an admin's key.");
+  const text = session.value?.user
+    ? t("Your role doesn't allow this page. Ask an admin.")
+    : t("Your key's role doesn't allow this page. Ask an admin, or sign in with an admin's key.");
   return html`
     <div class="page">
       <h1 class="sr">${t("This page is for admins")}</h1>
@@ -137,7 +139,22 @@ function outdatedPage() {
   return html`<div class="page">${emptyState("retry", t("Can't load this page"), text, reload)}</div>`;
 }
 
-const openPalette = async () => (await import("./palette.js")).openPalette();
+/** What is typed while the palette is being loaded goes into its field, and is no shortcut of the page. */
+async function openPalette() {
+  let typed = "";
+  const onEarlyKey = (/** @type {KeyboardEvent} */ event) => {
+    event.preventDefault();
+    event.stopPropagation();
+    if (event.key === "Backspace") typed = typed.slice(0, -1);
+    else if (event.key.length === 1 && !event.ctrlKey && !event.metaKey) typed += event.key;
+  };
+  addEventListener("keydown", onEarlyKey, { capture: true });
+  try {
+    (await import("./palette.js")).openPalette(typed);
+  } finally {
+    removeEventListener("keydown", onEarlyKey, { capture: true });
+  }
+}
 const openKeyboardHelp = async () => (await import("./palette.js")).openKeyboardHelp();
 
 /** @param {KeyboardEvent} event */
@@ -151,11 +168,10 @@ function handleKey(event) {
   if (event.metaKey || event.ctrlKey || event.altKey || target.closest?.("input, textarea, select, dialog")) return;
   if (event.key === "?") openKeyboardHelp();
   else if (event.key === "/") {
+    event.preventDefault();
     const field = document.querySelector("[data-key='/']");
-    if (field instanceof HTMLElement) {
-      event.preventDefault();
-      field.focus();
-    } else openPalette();
+    if (field instanceof HTMLElement) field.focus();
+    else openPalette();
   } else if (event.key === "g") awaitPageKey();
 }
 

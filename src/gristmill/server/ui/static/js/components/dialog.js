@@ -1,14 +1,22 @@
 // @ts-check
-/** Dialogs on the browser's own `<dialog>`: focus stays inside, Escape closes, and focus returns to where it was. */
+/**
+ * Dialogs on the browser's own `<dialog>`: focus starts at the first field and stays inside, Escape closes, and focus
+ * returns to where it was.
+ */
 
 import { effect, html, signal } from "../core.js";
 import { t } from "../i18n.js";
 import { button, iconButton } from "./button.js";
 
 /**
+ * @typedef {{wide?: boolean, kind?: string, select?: boolean, onclose?: () => void}} DialogOptions `select`: what is
+ *   typed replaces the text of the first field
+ */
+
+/**
  * Opens a dialog. Effects of its `body` are disposed when it closes.
  * @param {string} title @param {(close: () => void) => Node} body
- * @param {{wide?: boolean, kind?: string, onclose?: () => void}} [options] @returns {() => void} closes it
+ * @param {DialogOptions} [options] @returns {() => void} closes it
  */
 export function dialog(title, body, options = {}) {
   const id = `d${crypto.randomUUID().slice(0, 8)}`;
@@ -35,7 +43,20 @@ export function dialog(title, body, options = {}) {
   });
   document.body.append(element);
   element.showModal();
+  focusField(element, options.select);
   return close;
+}
+
+/**
+ * Moves the focus to the first field, unless another element has asked for it. The browser would choose the button that
+ * closes the dialog, and typing would press it.
+ * @param {HTMLDialogElement} element @param {boolean} [select]
+ */
+function focusField(element, select = false) {
+  if (element.querySelector("[autofocus]")) return;
+  const field = /** @type {HTMLInputElement | null} */ (element.querySelector("input, select, textarea"));
+  field?.focus();
+  if (select) field?.select();
 }
 
 /**

@@ -102,7 +102,7 @@ export function checkboxField(options) {
  * @param {{label: string, name: string, hint?: string, error?: () => string | undefined}} options
  * @param {string} [value]
  */
-const linesField = (options, value = "") =>
+export const linesField = (options, value = "") =>
   field(options, ({ id, by }) =>
     html`
       <textarea

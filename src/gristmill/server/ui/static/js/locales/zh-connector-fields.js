@@ -67,7 +67,15 @@ export const messages = {
   "Folders to leave out, as globs.": "要排除的文件夹（通配符）。",
   "Only mail of the last so many days; all by default.": "只关注最近若干天的邮件；默认为全部。",
   "The user, usually an email address.": "用户，通常是电子邮件地址。",
-  "A token of OAuth (XOAUTH2), in place of the password.": "代替密码的 OAuth 令牌（XOAUTH2）。",
+  "A token of OAuth (XOAUTH2), in place of the password. It expires after an hour.":
+    "代替密码的 OAuth 令牌（XOAUTH2），一小时后失效。",
+  "The id of an OAuth client, in place of the password.": "代替密码的 OAuth 客户端的 ID。",
+  Provider: "提供商",
+  "Where people sign in (OAuth): google or microsoft; known by the host if it is one of theirs.":
+    "在哪里登录（OAuth）：google 或 microsoft；若主机属于它们，则自动识别。",
+  "For a sign-in at Microsoft: the id of the tenant, or one of its domains.":
+    "在 Microsoft 登录时：租户的 ID 或其域名之一。",
+  "For a sign-in at Microsoft: the address that issues tokens.": "在 Microsoft 登录时：颁发令牌的地址。",
   "A bearer token, in place of user and password.": "代替用户和密码的 bearer 令牌。",
   Channels: "频道",
   "Public is everyone": "公开频道对所有人可见",
@@ -79,6 +87,9 @@ export const messages = {
   Drives: "云端硬盘",
   Domains: "网域",
   "Link is public": "链接视为公开",
+  "Full listing days": "完整列举间隔（天）",
+  "Days after which a run lists everything again; runs in between read only what the tool reports as changed.":
+    "多少天后再次完整列举；其间的同步只读取工具报告的变更。",
   Impersonate: "代表用户",
   "Client ID": "客户端 ID",
   "Client secret": "客户端密钥",

@@ -65,8 +65,8 @@ export const messages = {
   "≥": "≥",
   "<": "<",
   "≤": "≤",
-  "Let agents and programs search this server. Choose what they may see, and copy what they need.":
-    "让智能体和程序搜索此服务器。选择它们可以查看的内容，复制所需的配置。",
+  "Let agents and programs search this server. Choose what they search, and copy what they need.":
+    "让智能体和程序搜索此服务器。请选择它们搜索的内容，并复制所需的配置。",
   "What": "内容",
   "Key": "密钥",
   "With": "程序",
@@ -91,6 +91,8 @@ export const messages = {
   "Readers can search, editors can also add and delete, admins can do everything.":
     "读者可以搜索，编辑者还可以添加和删除，管理员可以做一切。",
   "Your key": "您的密钥",
+  "What is below searches this base. The key is not limited to it: it sees what its owner or its role sees.":
+    "下方的设置和代码会搜索此知识库。密钥不限于此知识库：其所有者或角色能看到的，它都能看到。",
   "It is filled in below, and not stored. Ask an admin if you need one.":
     "它会填入下方，不会被保存。如需密钥，请联系管理员。",
   "Choose a base above: it takes one.": "请先在上方选择一个知识库：它一次只用一个。",
@@ -121,7 +123,7 @@ export const messages = {
   "Runs on this server and costs nothing.": "在此服务器上运行，不产生费用。",
   "Texts are sent to {url}.": "文本会发送到 {url}。",
   "Texts are sent to an endpoint of the operator.": "文本会发送到运营者配置的服务。",
-  "Costs {price} per million tokens.": "每百万 token 费用为 {price}。",
+  "Costs {price} per million tokens.": "每百万词元费用为 {price}。",
   "Model {model}.": "模型 {model}。",
   "Languages of its documents": "文档的语言",
   "Another language": "其他语言",

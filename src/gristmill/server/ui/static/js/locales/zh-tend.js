@@ -164,4 +164,17 @@ export const messages = {
   "Found (nDCG)": "命中（nDCG）",
   "Time of a search": "单次搜索耗时",
   "{n} questions made from this base": "由此知识库生成的 {n} 个问题",
+  // kinds of jobs
+  index: "索引",
+  list: "列举",
+  delete: "删除",
+  reindex: "重新索引",
+  sync: "同步",
+  permissions: "权限",
+  deliver: "送达",
+  images: "图像",
+  convert: "转换",
+  title: "标题",
+  preview: "预览",
+  move: "移动",
 };

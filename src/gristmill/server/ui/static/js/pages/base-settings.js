@@ -15,7 +15,7 @@ import { embedderField } from "./base/embedder.js";
 import { exportBase } from "./base/portable.js";
 import { questionList } from "./base/questions.js";
 import { retentionSection } from "./base/retention.js";
-import { mayManage } from "./base/role.js";
+import { mayManage, ownRole } from "./base/role.js";
 import { sharingCard } from "./base/sharing.js";
 
 /** @import { ApiError } from "../api.js" */
@@ -27,7 +27,7 @@ import { sharingCard } from "./base/sharing.js";
 export function page(route) {
   const id = route.peek().params.base;
   const base = baseById(() => id);
-  const canManage = mayManage(id);
+  const canManage = mayManage(ownRole(id));
   setPageTitle(() => t("Settings of {name}", { name: base.value?.name ?? "" }));
   const loaded = signal(/** @type {{data: Base, etag: string | null} | null} */ (null));
   // Sharing changes the version of the base, but nothing that the form shows.
@@ -48,8 +48,8 @@ export function page(route) {
         <h1 class="crumbs">
           <a href="/">${t("Bases")}</a>
           <span class="sep">/</span>
-          <a href="/b/${id}">${() => base.value?.name ?? ""}</a>
-          <span class="sep">/</span>
+          <a class="cut up" href="/b/${id}">${() => base.value?.name ?? ""}</a>
+          <span class="sep up">/</span>
           <span>${t("Settings")}</span>
         </h1>
       </div>
@@ -57,6 +57,7 @@ export function page(route) {
         ${() => (canManage.value ? sharingCard(id, refreshEtag) : null)}
         ${() => (canManage.value && loaded.value ? settingsForm(loaded.value.data, () => etag, loaded) : null)}
         ${() => (allows("admin") && loaded.value ? retentionSection(id) : null)}
+        ${() => (canManage.value && loaded.value ? dangerZone(loaded.value.data, loaded) : null)}
         ${() => (canManage.value === false ? refusedNotice() : null)}
       </div>
     </div>
@@ -87,6 +88,7 @@ function changesFrom(form, base) {
       includeHidden: form.get("includeHidden") === "on",
       assetReuse: String(form.get("assetReuse")),
       emptyDocuments: String(form.get("emptyDocuments")),
+      render: String(form.get("render")),
       synonyms: synonymsFrom(String(form.get("synonyms"))),
       minScore: Number(form.get("minScore") ?? 0),
       questions: form.get("questions") === "on" ? "keep" : "off",
@@ -126,7 +128,6 @@ function settingsForm(base, etag, loaded) {
       <p class="bad" role="alert">${() => errorText.value}</p>
       <div class="save"><button class="button primary">${t("Save")}</button></div>
       ${allows("admin") ? portableFields(base) : null}
-      ${dangerZone(base, loaded)}
     </form>
   `;
 }
@@ -219,6 +220,11 @@ function documentFields(base) {
     ["document", t("Only from the same document")],
     ["force", t("Don't reuse")],
   ]);
+  const render = select("render", base.settings.render, [
+    ["never", t("Don't render them")],
+    ["auto", t("Render those with hardly any text")],
+    ["always", t("Render all pages")],
+  ]);
   return html`
     <fieldset>
       <legend>${t("Documents")}</legend>
@@ -229,6 +235,11 @@ function documentFields(base) {
       <label class="field">
         <span>${t("Reuse descriptions of identical images")}</span>
         ${assetReuse}
+      </label>
+      <label class="field">
+        <span>${t("Pages made by scripts")}</span>
+        ${render}
+        <span class="hint">${t("Needs Chromium where the worker runs.")}</span>
       </label>
     </fieldset>
   `;
@@ -303,17 +314,19 @@ function dangerZone(base, loaded) {
   const restoreButton = () => button(t("Restore"), () => restore(base.id, loaded));
   const failure = () => html`<div><p>${problemMessage(base.error)}</p>${restoreButton()}</div>`;
   return html`
-    <fieldset class="danger-zone">
-      <legend>${t("Danger zone")}</legend>
-      ${base.status === "failed" ? failure() : null}
-      <div>
-        <p>
-          <b>${t("Delete this base")}</b><br>
-          <span class="dim">${t("Deletes everything in it, immediately and permanently.")}</span>
-        </p>
-        ${button(t("Delete base"), () => deleteBase(base), { kind: "danger" })}
-      </div>
-    </fieldset>
+    <div class="settings">
+      <fieldset class="danger-zone">
+        <legend>${t("Danger zone")}</legend>
+        ${base.status === "failed" ? failure() : null}
+        <div>
+          <p>
+            <b>${t("Delete this base")}</b><br>
+            <span class="dim">${t("Deletes everything in it, immediately and permanently.")}</span>
+          </p>
+          ${button(t("Delete base"), () => deleteBase(base), { kind: "danger" })}
+        </div>
+      </fieldset>
+    </div>
   `;
 }
 

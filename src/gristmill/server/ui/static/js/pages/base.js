@@ -14,14 +14,14 @@ import { kebab } from "../components/menu.js";
 import { emptyState, setPageTitle } from "../components/status.js";
 import { segments } from "../components/tabs.js";
 import { go, setQuery } from "../router.js";
-import { allows, mayEdit } from "../session.js";
+import { allows } from "../session.js";
 import { TreeView } from "../tree/view.js";
 import { estimateReindex, reindex } from "./base/actions.js";
 import { createTree, followChanges, isPhone } from "./base/live-tree.js";
 import { createSelection } from "./base/selection.js";
 import { treeHead } from "./base/sort.js";
 import { banners, summary, watchQueue } from "./base/summary.js";
-import { mayManage } from "./base/role.js";
+import { mayManage, ownRole } from "./base/role.js";
 import { tendingActions } from "./base/tending-actions.js";
 import { toolbar } from "./base/toolbar.js";
 import { dropZone, uploadPanel } from "./base/upload.js";
@@ -51,8 +51,9 @@ function basePage(id, base, route) {
   const tree = createTree(id, route);
   const selection = createSelection(tree);
   const selected = selection.ids;
-  const queue = watchQueue(id);
-  const canChange = computed(() => allows("admin") || (mayEdit() && queue.access.value === "allowed"));
+  const role = ownRole(id);
+  const queue = watchQueue(id, role);
+  const canChange = computed(() => allows("admin") || queue.access.value === "allowed");
   const actions = {
     /** @param {{id: string}} item */
     open: (item) => go(`/b/${id}/i/${item.id}${location.search}`),
@@ -93,7 +94,7 @@ function basePage(id, base, route) {
   const dropTarget = () => (canChange.value ? dropZone(id, () => base.value?.name ?? "", tree) : null);
   return html`
     <div class="base ${() => (isPaneShown.value ? "show-pane" : "show-items")}">
-      ${topBar(id, base, tree, openAddDialog, canChange)}
+      ${topBar(id, base, tree, openAddDialog, { canChange, canManage: mayManage(role) })}
       ${summary(base, queue)}${banners(id, base, queue)}
       <div class="switch hide-desk">${paneSwitch(id, () => isPaneShown.value)}</div>
       <div class="split">
@@ -135,10 +136,9 @@ function onPageKey(key, action) {
 
 /**
  * @param {string} id @param {Computed<Base | null>} base @param {Tree} tree @param {() => void} openAddDialog
- * @param {Computed<boolean>} canChange
+ * @param {{canChange: Computed<boolean>, canManage: Computed<boolean | null>}} rights
  */
-function topBar(id, base, tree, openAddDialog, canChange) {
-  const canManage = mayManage(id);
+function topBar(id, base, tree, openAddDialog, { canChange, canManage }) {
   const openSettings = () => go(`/b/${id}/settings`);
   const confirmReindex = () => reindexAll(/** @type {Base} */ (base.peek()), tree);
   const settingsEntry = { label: t("Settings"), icon: "gear", onselect: openSettings };

@@ -1,7 +1,7 @@
 // @ts-check
 /** The list of bases with their status, size, progress and last change. */
 
-import { activeCount, bases, basesError, leafCount, toneOf } from "../bases.js";
+import { activeCount, bases, basesError, failedCount, leafCount, toneOf } from "../bases.js";
 import { each, html } from "../core.js";
 import { formatNumber, problemMessage, t } from "../i18n.js";
 import { button } from "../components/button.js";
@@ -98,6 +98,6 @@ function baseRow(base) {
 function describeState(base) {
   if (base.error) return problemMessage(base.error);
   if (activeCount(base)) return t("{n} in progress", { n: activeCount(base) });
-  if (base.leafCounts.failed) return t("{n} failed", { n: base.leafCounts.failed });
+  if (failedCount(base)) return t("{n} failed", { n: failedCount(base) });
   return base.embedder;
 }

@@ -36,6 +36,9 @@ const HINTS = {
 };
 const EXPIRIES = /** @type {const} */ ([30, 90, 365]);
 const DEFAULT_EXPIRY = 90; // days
+const KEY_HINT =
+  "What is below searches this base. The key is not limited to it: it sees what its owner or its role sees.";
+const ROLES = /** @type {const} */ (["reader", "editor", "admin"]);
 
 /** @param {LiveRoute} route */
 export function page(route) {
@@ -59,9 +62,9 @@ export function page(route) {
       </div>
       <div class="scroll">
         <div class="connect">
-          <p class="dim">${t(
-            "Let agents and programs search this server. Choose what they may see, and copy what they need.",
-          )}</p>
+          <p class="dim">
+            ${t("Let agents and programs search this server. Choose what they search, and copy what they need.")}
+          </p>
           <section aria-labelledby="connect-what">
             <h2 id="connect-what">${t("What")}</h2>
             ${baseField(base)}
@@ -94,21 +97,26 @@ function baseField(base) {
   return html`
     <label class="field">
       <span>${t("Base")}</span>
-      <select @change=${onchange}><option value="">${t("All bases")}</option>${options}</select>
+      <select @change=${onchange} aria-describedby="connect-base-hint">
+        <option value="">${t("All bases")}</option>${options}
+      </select>
     </label>
+    <p class="hint" id="connect-base-hint">${() => (base.value ? t(KEY_HINT) : null)}</p>
   `;
 }
 
 /** @param {Signal<string>} key */
 function keySection(key) {
   if (key.value) return newKeyView(key.value);
-  const isLocal = session.value?.keyId === null;
+  const { keyId, user } = session.value ?? {};
+  const isLocal = keyId === null && !user;
   const note = isLocal
     ? t("On this machine no key is needed. From other machines, programs need one.")
     : t("Programs sign in with a key. It decides what they see.");
+  const isPerson = Boolean(user) && keyId === null; // a key can't create keys
   return html`
     <p class="dim">${note}</p>
-    ${allows("admin") ? newKeyForm(key) : ownKeyField(key)}
+    ${allows("admin") || isPerson ? newKeyForm(key) : ownKeyField(key)}
   `;
 }
 
@@ -124,7 +132,7 @@ function newKeyView(key) {
   `;
 }
 
-/** @param {Signal<string>} key */
+/** @param {Signal<string>} key People who are not admins create a key that acts as them. */
 function newKeyForm(key) {
   const submit = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
@@ -136,12 +144,12 @@ function newKeyForm(key) {
       expiresAt: days ? new Date(Date.now() + days * 86_400_000).toISOString() : null,
     };
     try {
-      key.value = (await api.post("/api-keys", body)).key;
+      key.value = (await api.post(allows("admin") ? "/api-keys" : "/session/keys", body)).key;
     } catch (error) {
       showError(error);
     }
   };
-  const roles = ["reader", "editor", "admin"].map((role) => html`<option value="${role}">${t(role)}</option>`);
+  const roles = ROLES.filter(allows).map((role) => html`<option value="${role}">${t(role)}</option>`);
   const expiries = EXPIRIES.map((days) =>
     html`<option value="${days}" ?selected=${days === DEFAULT_EXPIRY}>${t("In {n} days", { n: days })}</option>`
   );

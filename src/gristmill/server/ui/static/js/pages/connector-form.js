@@ -18,50 +18,43 @@ import {
   textField,
 } from "../components/form.js";
 import { dot } from "../components/status.js";
+import { accessField, nameEntries } from "./connector-access.js";
 
 /** @import { Base } from "../bases.js" */
 /** @import { Errors } from "../components/form.js" */
 /** @import { Signal } from "../core.js" */
+/** @import { Names } from "./connector-access.js" */
+/** @import { Kind } from "./connector-kinds.js" */
 /** @import { Connector } from "./connectors.js" */
 
-/** @typedef {{type: string, title: string, config: any, credentials: any}} Kind */
-
-const titles = signal(/** @type {Record<string, string> | null} */ (null));
 const SCHEDULES = ["*/30 * * * *", "0 * * * *", "0 */6 * * *", "0 2 * * *", "0 2 * * 1-5"];
 /** @typedef {{ok: boolean, account: string | null, error: any} | "checking" | null} CheckResult */
 
-/** What people call a connector type, once it is known. @param {string} type */
-export function kindTitle(type) {
-  if (titles.value === null) {
-    titles.value = {};
-    api.get("/connector-kinds").then(({ items }) => {
-      titles.value = Object.fromEntries(items.map((/** @type {Kind} */ kind) => [kind.type, kind.title]));
-    }, () => {});
-  }
-  return titles.value[type] ?? type;
-}
-
 /** @param {(saved: Connector) => void} onsaved @param {Connector} [existing] */
 export async function openConnectorForm(onsaved, existing) {
-  const [{ items: kinds }, allBases] = await Promise.all([
+  const [{ items: kinds }, allBases, names] = await Promise.all([
     api.get("/connector-kinds"),
     bases.peek() ?? fetchAll("/knowledge-bases"), // a page that was just opened has not loaded them yet
+    nameEntries(existing?.acl ?? []),
   ]);
   const title = existing ? t("Edit {name}", { name: existing.name }) : t("New connector");
-  dialog(title, (close) => connectorForm(kinds, allBases, existing, close, onsaved), { wide: true });
+  dialog(title, (close) => connectorForm(kinds, allBases, names, existing, close, onsaved), {
+    wide: true,
+  });
 }
 
 /**
- * @param {Kind[]} kinds @param {Base[]} allBases @param {Connector | undefined} existing @param {() => void} close
- * @param {(saved: Connector) => void} onsaved
+ * @param {Kind[]} kinds @param {Base[]} allBases @param {Names} names of its access list
+ * @param {Connector | undefined} existing @param {() => void} close @param {(saved: Connector) => void} onsaved
  */
-function connectorForm(kinds, allBases, existing, close, onsaved) {
+function connectorForm(kinds, allBases, names, existing, close, onsaved) {
   const type = signal(existing?.type ?? "github");
   const errors = noErrors();
   const errorText = signal("");
   const checkResult = signal(/** @type {CheckResult} */ (null));
   const schedule = signal(existing?.schedule ?? "0 */6 * * *");
   const kind = () => /** @type {Kind} */ (kinds.find((candidate) => candidate.type === type.value));
+  const access = accessField(kind, existing?.acl ?? null, names, errors);
   const readValues = () => ({
     config: schemaValues(kind().config, "config", form),
     credentials: schemaValues(kind().credentials, "credentials", form),
@@ -99,8 +92,15 @@ function connectorForm(kinds, allBases, existing, close, onsaved) {
     if (!existing && !(await mayCreate())) return;
     const data = new FormData(form);
     const { config, credentials } = readValues();
-    const body = { name: data.get("name"), config, schedule: schedule.peek(), knowledgeBaseIds: data.getAll("base") };
+    const knowledgeBaseIds = data.getAll("base");
+    const fields = { name: data.get("name"), config, schedule: schedule.peek(), knowledgeBaseIds };
+    const leftOut = (existing?.knowledgeBaseIds ?? []).filter((id) => !knowledgeBaseIds.includes(id));
+    const onDetach = leftOut.length
+      ? await askWhatStays(allBases.filter((base) => leftOut.includes(base.id)))
+      : undefined;
+    if (onDetach === null) return;
     try {
+      const body = { ...fields, ...await access.change(form), ...(onDetach && { onDetach }) };
       const patch = Object.keys(credentials).length ? { ...body, credentials } : body;
       const saved = existing
         ? await api.patch(`/connectors/${existing.id}`, patch)
@@ -125,7 +125,7 @@ function connectorForm(kinds, allBases, existing, close, onsaved) {
           ${nameField(existing, errors)}
         </div>
         ${() => configFields(kind(), existing, errors)}
-        ${basesField(allBases, existing)}
+        ${basesField(allBases, existing)} ${access.view}
         ${scheduleFields(schedule, errors, () => form)}
         ${() => (errorText.value ? html`<p class="error" role="alert">${errorText.value}</p>` : null)}
       </div>
@@ -237,6 +237,38 @@ function basesField(allBases, existing) {
   const group = (/** @type {string} */ id) =>
     html`<div class="flags" id="${id}" role="group" aria-label="${t("Target bases")}">${choices}</div>`;
   return field({ label: t("Target bases") }, ({ id }) => group(id));
+}
+
+/**
+ * Asks what happens to the documents in bases that the connector leaves; null if nothing is to be saved.
+ * @param {Base[]} left @returns {Promise<"purge" | "detach" | null>}
+ */
+function askWhatStays(left) {
+  return new Promise((resolve) => {
+    let answer = /** @type {"purge" | "detach" | null} */ (null);
+    const title = t("Keep the documents in {bases}?", { bases: left.map((base) => base.name).join(", ") });
+    const content = (/** @type {() => void} */ close) => {
+      const choose = (/** @type {"purge" | "detach"} */ choice) => () => {
+        answer = choice;
+        close();
+      };
+      return html`
+        <form @submit=${(/** @type {Event} */ event) => event.preventDefault()}>
+          <div class="dialog-body">
+            <p>${t(
+              "The connector will no longer sync into it. Documents that stay there are not updated any more.",
+            )}</p>
+          </div>
+          <footer>
+            ${button(t("Cancel"), close, { kind: "quiet" })}
+            ${button(t("Keep documents"), choose("detach"))}
+            ${button(t("Delete documents"), choose("purge"), { kind: "danger" })}
+          </footer>
+        </form>
+      `;
+    };
+    dialog(title, content, { onclose: () => resolve(answer) });
+  });
 }
 
 /** @param {CheckResult} result */

@@ -1,5 +1,5 @@
 // @ts-check
-/** Lists accounts of a tool whose address it does not show, and maps them by a CSV file or by users. */
+/** Lists groups of a tool, and accounts whose address it does not show, and maps these by a CSV file or by users. */
 
 import { api } from "../api.js";
 import { button } from "../components/button.js";
@@ -10,6 +10,7 @@ import { t } from "../i18n.js";
 
 /** @import { Connector } from "./connectors.js" */
 /** @typedef {{ userId: string, name: string, email: string | null }} Identity */
+/** @typedef {{ id: string, name: string, memberCount: number, complete: boolean }} ToolGroup */
 /** @typedef {{ mapped: Identity[], unchanged: number, failed: { line: number, code: string }[] }} Mapping */
 
 const SHOWN = 100;
@@ -19,6 +20,9 @@ export async function openPeopleDialog(connector) {
   const path = `/connectors/${connector.id}/identities`;
   const load = async () => (await api.get(path, { unmapped: true, limit: SHOWN })).items;
   const unmapped = signal(/** @type {Identity[]} */ (await load()));
+  const groups = /** @type {ToolGroup[]} */ (
+    (await api.get(`/connectors/${connector.id}/groups`, { limit: SHOWN })).items
+  );
   const failed = signal(/** @type {Mapping["failed"]} */ ([]));
   const map = async (/** @type {string} */ action, /** @type {Record<string, string>} */ body) => {
     try {
@@ -50,6 +54,7 @@ export async function openPeopleDialog(connector) {
             <span>${t("CSV file with the columns userId or name, and email")}</span>
             <input type="file" accept=".csv,text/csv" @change=${importFile}>
           </label>
+          ${groupList(groups)}
         </div>
         <footer>
           ${button(t("Match with users"), () => map("match", {}))}
@@ -67,6 +72,23 @@ function accountList(accounts) {
   return html`
     <ul tabindex="0" aria-label="${t("Accounts without an address")}">${entries}</ul>
     ${more}
+  `;
+}
+
+/** @param {ToolGroup[]} groups */
+function groupList(groups) {
+  if (!groups.length) return null;
+  const entries = groups.map(({ name, memberCount, complete }) =>
+    html`
+      <li>${name} <span class="dim">${complete
+        ? t("{n} members", { n: memberCount })
+        : t("members not known: it shows nothing to anyone")}</span></li>
+    `
+  );
+  return html`
+    <p>${t("Groups of the tool that access lists name:")}</p>
+    <ul tabindex="0" aria-label="${t("Groups of the tool")}">${entries}</ul>
+    ${groups.length === SHOWN ? html`<p>${t("The first {count} are shown.", { count: SHOWN })}</p>` : null}
   `;
 }
 

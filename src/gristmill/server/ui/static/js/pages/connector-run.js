@@ -6,6 +6,7 @@ import { bar, dot, relativeTime } from "../components/status.js";
 import { each, effect, html, signal } from "../core.js";
 import { formatDuration, formatNumber, formatTime, problemMessage, t } from "../i18n.js";
 import { resource } from "../resource.js";
+import { translateLine } from "../run-log.js";
 
 /** @import { Tone } from "../components/status.js" */
 /** @import { Computed, Signal } from "../core.js" */
@@ -140,7 +141,9 @@ function runLog(runId, run) {
 
 /** @param {LogLine} line */
 const logLine = (line) =>
-  html`<div class="${line.level}"><time datetime="${line.at}">${formatTime(line.at)}</time>  ${line.message}</div>`;
+  html`<div class="${line.level}"><time datetime="${line.at}">${formatTime(line.at)}</time>  ${
+    translateLine(line.message)
+  }</div>`;
 
 /** @param {string} id */
 function failures(id) {

@@ -14,7 +14,9 @@ import { describeCron } from "../cron.js";
 import { problemMessage, t } from "../i18n.js";
 import { resource } from "../resource.js";
 import { go } from "../router.js";
-import { checkResultView, kindTitle, openConnectorForm } from "./connector-form.js";
+import { accessInWords } from "./connector-access.js";
+import { checkResultView, openConnectorForm } from "./connector-form.js";
+import { kindOf, kindTitle } from "./connector-kinds.js";
 import { openPeopleDialog } from "./connector-people.js";
 import { openPushDialog } from "./connector-push.js";
 import { runDetails, runRow } from "./connector-run.js";
@@ -25,9 +27,6 @@ import { scopeOf, sync } from "./connectors.js";
 /** @import { LiveRoute } from "../router.js" */
 /** @import { Run } from "./connector-run.js" */
 /** @import { Connector, Connectors } from "./connectors.js" */
-
-/** Types of connectors at whose tool people can sign in. */
-const WITH_SIGN_IN = ["google-drive", "sharepoint"];
 
 /**
  * @param {string} id @param {Computed<Connector | null>} connector @param {Connectors} list
@@ -77,9 +76,14 @@ const noRuns = () => html`<p class="empty-note plain">${t("It has not run yet.")
 /** @param {Connector | null} connector */
 function syncError(connector) {
   if (!connector?.lastSyncError) return null;
+  const isSignedOut = connector.lastSyncError.code === "connector_sign_in_needed";
   return html`
     <div class="pad">
-      <div class="banner bad">${icon("warn")}<p>${problemMessage(connector.lastSyncError)}</p></div>
+      <div class="banner bad">
+        ${icon("warn")}
+        <p>${problemMessage(connector.lastSyncError)}</p>
+        ${isSignedOut ? button(t("Sign in at the tool"), () => signIn(connector), { small: true }) : null}
+      </div>
     </div>
   `;
 }
@@ -109,7 +113,7 @@ function connectorFacts(connector) {
   const baseLinks = connector.knowledgeBaseIds.map((id) =>
     html`<a class="chip" href="/b/${id}">${() => baseName(id) || id.slice(0, 8)}</a>`
   );
-  const permissions = aclAsOf ? html`${t("synced")} ${relativeTime(() => aclAsOf)}` : t("not synced yet");
+  const asOf = aclAsOf ? html`${t("synced")} ${relativeTime(() => aclAsOf)}` : t("not synced yet");
   const isRateLimited = rateLimitedUntil && new Date(rateLimitedUntil) > new Date();
   const rateLimit = html`
     <dt>${t("Rate limit")}</dt>
@@ -125,8 +129,8 @@ function connectorFacts(connector) {
       <dd><code class="chip">${connector.schedule}</code> ${describeCron(connector.schedule)}</dd>
       <dt>${t("Next run")}</dt>
       <dd>${connector.enabled ? relativeTime(() => connector.nextSyncAt) : t("Paused")}</dd>
-      <dt>${t("Permissions")}</dt>
-      <dd>${permissions}</dd>
+      <dt>${t("Visible to")}</dt>
+      <dd>${() => accessInWords(connector, kindOf(connector.type), asOf)}</dd>
       ${isRateLimited ? rateLimit : null}
     </dl>
   `;
@@ -167,7 +171,7 @@ function menuEntries(connector, list, checkResult) {
   return [
     { label: t("Edit"), icon: "gear", onselect: edit },
     { label: t("Check credentials"), icon: "key", onselect: check },
-    ...(WITH_SIGN_IN.includes(connector.type)
+    ...(kindOf(connector.type)?.hasSignIn
       ? [{ label: t("Sign in at the tool"), icon: "link", onselect: () => signIn(connector) }]
       : []),
     { label: t("People"), icon: "agent", onselect: () => openPeopleDialog(connector).catch(showError) },

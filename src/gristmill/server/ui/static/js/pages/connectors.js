@@ -21,9 +21,10 @@ import { connectorPane } from "./connector.js";
 
 /**
  * @typedef {{id: string, name: string, type: string, config: Record<string, any>, schedule: string,
- *   aclSchedule: string, enabled: boolean, knowledgeBaseIds: string[], lastSyncStatus: string | null,
- *   lastSyncAt: string | null, lastSyncError: {code: string, message: string} | null, nextSyncAt: string | null,
- *   rateLimitedUntil: string | null, aclAsOf: string | null, open?: {progress: number} | null}} Connector
+ *   aclSchedule: string, acl: string[] | null, enabled: boolean, knowledgeBaseIds: string[],
+ *   lastSyncStatus: string | null, lastSyncAt: string | null, lastSyncError: {code: string, message: string} | null,
+ *   nextSyncAt: string | null, rateLimitedUntil: string | null, aclAsOf: string | null,
+ *   open?: {progress: number} | null}} Connector
  */
 /** @typedef {Resource<Connector[]>} Connectors */
 
@@ -93,7 +94,9 @@ const noConnectors = (openForm) =>
   emptyState(
     "plug",
     t("No connectors yet"),
-    t("Connect GitHub, GitLab, Jira or Confluence. People find only what they can see in the tool."),
+    `${t("Connect your tools: Google Drive, SharePoint, Notion, Slack, Jira, GitHub, mail and more.")} ${
+      t("People find only what they can see in the tool.")
+    }`,
     button(t("New connector"), openForm, { icon: "plus" }),
   );
 

@@ -12,15 +12,16 @@ import { emptyState, errorBanner, setPageTitle } from "../components/status.js";
 import { segments, tabs } from "../components/tabs.js";
 import { showError } from "../components/toast.js";
 import { go, setQuery } from "../router.js";
-import { groupEvents } from "./events/group.js";
+import { groupEvents, PROBLEMS } from "./events/group.js";
 import { entryRow } from "./events/event-rows.js";
 
 /** @import { Resource } from "../resource.js" */
 /** @import { LiveRoute } from "../router.js" */
 
-/** @import { Event } from "./events/group.js" */
+/** @import { Event, ProblemPage } from "./events/group.js" */
 /** @typedef {{items: Event[], nextCursor: string | null, titles: Record<string, string>}} Page */
 
+const MAX_PROBLEMS = 500; // that are counted by day
 const LATEST = "9223372036854775807";
 /** @type {Record<string, string[]>} */
 const KINDS = {
@@ -46,7 +47,7 @@ const KINDS = {
     "BaseRemoved",
     "KnowledgeSpaceAllDocumentsIngested",
   ],
-  problems: ["ItemFailed", "BaseFailed", "Reconciled"],
+  problems: [...PROBLEMS],
 };
 
 /** @param {"timeline" | "webhooks"} current */
@@ -76,11 +77,19 @@ export function page(route) {
     rest: 1000,
     every: () => 30_000,
   });
+  const problemTypes = () => [...PROBLEMS].filter((type) => KINDS[kind()]?.includes(type) ?? true).join(",");
+  /** @type {Resource<ProblemPage>} */
+  const problems = resource(
+    () => api.get("/events", { ...queryFor(LATEST), limit: MAX_PROBLEMS, types: problemTypes() }),
+    { live: { topic: "event" }, rest: 5000, every: () => 30_000 },
+  );
   const applyFilter = (/** @type {Record<string, string | null>} */ filter) => {
     setQuery(filter);
     older.value = [];
     newest.value.value = null;
+    problems.value.value = null;
     newest.refresh();
+    problems.refresh();
   };
   const timeline = computed(() => {
     const pages = [newest.value.value, ...older.value].filter((page) => page !== null);
@@ -99,7 +108,7 @@ export function page(route) {
     }
   };
   const rows = each(
-    () => groupEvents(timeline.value.events, formatDay),
+    () => groupEvents(timeline.value.events, formatDay, problems.value.value),
     (entry) => entry.key,
     (entry) => entryRow(entry, () => timeline.value.titles, () => applyFilter({ kind: "problems" })),
   );

@@ -3,6 +3,7 @@
 
 import "../admin-locale.js";
 import { api, fetchAll } from "../api.js";
+import { JOB_KINDS } from "../job-kinds.js";
 import { each, html } from "../core.js";
 import { resource } from "../resource.js";
 import { formatDuration, formatNumber, problemMessage, t } from "../i18n.js";
@@ -156,7 +157,7 @@ function laneRow(lane, queue) {
       <span class="right">${() => t("{n} waiting", { n: lane.value.waiting })}</span>
       <span class="hide-phone">${graph}</span>
       <span class="right dim hide-phone">${() => remainingTime(lane.value)}</span>
-      <span class="right act">${() => (lane.value.kind === "base" ? pauseButton(lane, queue) : null)}</span>
+      <span class="right act">${lane.peek().kind === "base" ? pauseButton(lane, queue) : null}</span>
     </div>
   `;
 }
@@ -168,33 +169,24 @@ function slotSquares(lane) {
   return Array.from({ length: squares }, (_, i) => html`<i class="${i < filled ? "on" : ""}"></i>`);
 }
 
-/** @param {Signal<Lane>} lane @param {Resource<Queue>} queue */
+/**
+ * One element for as long as the lane is listed: the focus stays at it when the queue changes.
+ * @param {Signal<Lane>} lane @param {Resource<Queue>} queue
+ */
 function pauseButton(lane, queue) {
-  const { paused, id, name } = lane.value;
+  const label = () => (lane.value.paused ? t("Resume") : t("Pause"));
   const toggle = () => {
+    const { paused, id } = lane.peek();
     const current = /** @type {Queue} */ (queue.value.peek());
     const lanes = current.lanes.map((other) => (other.id === id ? { ...other, paused: !paused } : other));
     queue.update({ ...current, lanes }, () => api.post(`/knowledge-bases/${id}/queue/${paused ? "resume" : "pause"}`));
   };
-  const label = paused ? t("Resume") : t("Pause");
-  return button(label, toggle, { kind: "quiet", small: true, title: `${label}: ${name}` });
+  return html`
+    <button type="button" class="button quiet small" title="${() => `${label()}: ${lane.value.name}`}" @click=${toggle}>
+      <span>${label}</span>
+    </button>
+  `;
 }
-
-/** @type {Record<string, string>} */
-const KINDS = {
-  index_document: "index",
-  prepare_root: "list",
-  delete_subtree: "delete",
-  delete_base: "delete",
-  reindex_subtree: "reindex",
-  sync_connector: "sync",
-  sync_access: "permissions",
-  deliver_events: "deliver",
-  analyse_assets: "images",
-  check_file_processing_result: "convert",
-  export_base: "export",
-  import_base: "import",
-};
 
 /** @param {Resource<Job[]>} dead @param {Resource<Queue>} queue */
 function deadJobs(dead, queue) {
@@ -230,7 +222,7 @@ function deadRow(job, dead, queue) {
   const otherJobs = () => (dead.value.peek() ?? []).filter((other) => other.id !== id);
   const retry = () => dead.update(otherJobs(), () => api.post(`/jobs/${id}/retry`));
   const dismiss = () => dead.update(otherJobs(), () => api.delete(`/jobs/${id}`));
-  const label = t(KINDS[kind] ?? kind);
+  const label = t(JOB_KINDS[kind] ?? kind);
   const name = job.peek().title;
   const isItem = subject && name !== null;
   const laneName = () => queue.value.value?.lanes.find((candidate) => candidate.lane === lane)?.name;

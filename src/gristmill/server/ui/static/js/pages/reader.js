@@ -1,27 +1,34 @@
 // @ts-check
 /**
  * The reader: a document at the passage that a search found. Pages of PDF and image files are shown as pictures with
- * the passage marked; every document as text. The URL has the passage and the search, so that it can be shared.
+ * the passage marked; every document as text, slides and sheets as pages of it. The URL has the passage and the
+ * search, so that it can be shared.
  */
 
+import "../reader-locale.js";
 import { api } from "../api.js";
 import { computed, effect, html, signal } from "../core.js";
 import { t } from "../i18n.js";
 import { button, iconButton } from "../components/button.js";
 import { icon, itemIcon } from "../components/icon.js";
+import { emptyState } from "../components/status.js";
 import { segments } from "../components/tabs.js";
+import { showError, toast } from "../components/toast.js";
 import { readerUrl } from "../reader-link.js";
 import { go, setQuery } from "../router.js";
-import { findChunk, findHits, passageOf } from "./reader/passage.js";
-import { pageName, pageView } from "./reader/page-view.js";
+import { findChunk, findHits, isFromSearchPage, passageOf } from "./reader/passage.js";
+import { firstBox, pageName, pageView } from "./reader/page-view.js";
+import { partName } from "./reader/text-blocks.js";
 import { textView } from "./reader/text-view.js";
 
 /** @import { ApiError } from "../api.js" */
-/** @import { Signal } from "../core.js" */
+/** @import { Computed, Signal } from "../core.js" */
 /** @import { LiveRoute } from "../router.js" */
 /** @import { Hit, Passage } from "./reader/passage.js" */
 /** @import { PageList } from "./reader/page-view.js" */
-/** @import { Heading } from "./reader/text-view.js" */
+/** @import { PageKind } from "./reader/text-blocks.js" */
+/** @import { Heading, TextPages } from "./reader/text-view.js" */
+/** @typedef {{names: string[], index: number, open: (index: number) => void}} PagePosition where people read */
 
 /** Reasons that are worth a word; other documents just have no pages. */
 const NOTED = new Set(["original_changed", "original_gone", "page_not_drawn"]);
@@ -41,10 +48,13 @@ export function page(route) {
   const wantedPage = signal(Number(route.peek().query.get("page") ?? 0));
   const wantedAt = signal(-1);
   const headings = signal(/** @type {Heading[]} */ ([]));
+  const textPages = signal(/** @type {TextPages | null} */ (null)); // slides or sheets
+  const pageStarts = signal(/** @type {TextPages["pages"]} */ ([])); // in the text of a document of pages
+  const currentPage = signal(1);
   const chunk = computed(() => param("chunk"));
   const place = computed(() => hits.value.findIndex((hit) => hit.chunkId === chunk.value));
   const passage = computed(() => place.value >= 0 ? passageOf(hits.value[place.value]) : other.value);
-  const search = computed(() => `${param("q")}\n${param("mode")}\n${param("types")}\n${param("limit")}`);
+  const search = computed(() => withoutPlace(route.value.query).toString());
   const view = computed(() => (pages.value ? param("view") || "pages" : "text"));
 
   effect(() => {
@@ -71,15 +81,13 @@ export function page(route) {
   });
   effect(() => chunk.value, () => void (hits.peek().length && lookUp()));
 
-  const back = () => go(pathWithout(`/b/${base}`));
+  const back = () => go(searchUrl(base));
   const step = (/** @type {number} */ by) => {
     const hit = hits.peek()[place.peek() + by];
     if (place.peek() < 0 || !hit) return;
     const passage = { ...hit, page: hit.source.page };
     go(readerUrl(passage, new URLSearchParams(location.search)), { replace: hit.itemId === id });
   };
-  onKeys({ j: () => step(1), k: () => step(-1), Escape: back });
-
   const choices = [
     { id: "pages", label: t("Pages") },
     { id: "text", label: t("Text") },
@@ -87,25 +95,55 @@ export function page(route) {
   ];
   const choose = (/** @type {string} */ chosen) => setQuery({ view: chosen === "pages" ? null : chosen });
   const content = () => {
-    if (errorText.value) return html`<p class="empty-note plain">${errorText.value}</p>`;
+    if (errorText.value) return emptyState("file", t("No content to show"), errorText.value);
     if (pages.value === undefined) return html`<div class="reader-pages scroll" aria-busy="true"></div>`;
     const kind = view.value;
     const list = pages.value;
     return [
       list && kind !== "text" ? pageView(list, passage, current, wantedPage) : null,
-      kind !== "pages" ? textView(id, () => item.peek()?.title ?? "", passage, headings, wantedAt) : null,
+      kind !== "pages" ? textView(id, passage, { headings, textPages, pageStarts, currentPage, wantedAt }) : null,
     ];
   };
-  const outline = () => outlineView(pages.value ?? null, view.value, headings.value, { wantedPage, wantedAt });
+  const shownPage = () => (view.peek() === "text" ? 0 : current.peek());
+  const wanted = { wantedPage, wantedAt };
+  const entries = computed(() =>
+    outlineEntries(pages.value ?? null, textPages.value, view.value, headings.value, wanted)
+  );
+  const hasOutline = computed(() => entries.value.length > 0);
+  const outline = () => (hasOutline.value ? outlineView(() => entries.value) : null);
   const toggleOutline = () => (isOutlineShown.value = !isOutlineShown.peek());
-  const position = () => {
+  const position = computed(/** @returns {PagePosition | null} */ () => {
     const list = pages.value;
-    if (!list || view.value === "text") return null;
-    const name = pageName(list.pages[current.value - 1], current.value - 1);
-    return html`<span class="dim small-text reader-position">${
-      t("page {page} of {n}", { page: name, n: list.count })
-    }</span>`;
+    if (list && view.value !== "text") {
+      const names = list.pages.map(pageName);
+      return { names, index: current.value - 1, open: (index) => jump(wantedPage, index + 1, 0) };
+    }
+    const parts = list ? null : textPages.value;
+    if (!parts) return null;
+    const names = parts.pages.map(({ page }) => String(page));
+    const index = Math.max(0, parts.pages.findIndex(({ page }) => page === currentPage.value));
+    return { names, index, open: (index) => jump(wantedAt, parts.pages[index].start, -1) };
+  });
+  // Side by side, the text follows the pictures: to the passage, if it is on that page.
+  effect(
+    () => /** @type {const} */ ([view.value === "both" ? current.value : 0, pageStarts.value]),
+    ([page, starts]) => {
+      const index = page ? starts.findIndex((start) => start.page >= page) : -1;
+      if (index < 0) return;
+      const [start, end] = [starts[index].start, starts[index + 1]?.start ?? Infinity];
+      const found = passage.peek()?.matches[0]?.[0] ?? passage.peek()?.start ?? -1;
+      jump(wantedAt, found >= start && found < end ? found : start, -1);
+    },
+  );
+  const hasPages = computed(() => position.value !== null);
+  const turn = (/** @type {number} */ by) => {
+    const { names, index, open } = position.peek() ?? { names: [], index: 0, open: () => {} };
+    if (names[index + by] !== undefined) open(index + by);
   };
+  onKeys({
+    ...{ j: () => step(1), k: () => step(-1), Escape: back },
+    ...{ ArrowRight: () => turn(1), ArrowLeft: () => turn(-1) },
+  });
   const notice =
     () => (note.value ? html`<div class="banner reader-note">${icon("warn")}<p>${note.value}</p></div>` : null);
   return html`
@@ -114,13 +152,14 @@ export function page(route) {
         ${iconButton(t("Back to search"), "back", back)}
         <h1>${() => itemIcon(item.value?.type ?? "file")}<span class="cut" dir="auto">${() =>
           item.value?.title ?? "…"}</span></h1>
-        ${position}
         <div class="actions">
+          ${() => (hasPages.value ? pageSteps(position, () => textPages.value?.kind ?? "page", turn) : null)}
           ${() => hitSteps(hits.value.length, place.value, step)}
           ${() => (pages.value ? segments(t("View"), choices, () => view.value, choose) : null)}
-          ${iconButton(t("Outline"), "queue", toggleOutline, "hide-desk")}
-          ${button(t("Details"), () => go(pathWithout(`/b/${base}/i/${id}`, true)), { small: true, kind: "quiet" })}
-          <a class="icon-button hide-phone" href="/api/knowledge-items/${id}/original" download aria-label="${t(
+          ${() => (hasOutline.value ? iconButton(t("Outline"), "queue", toggleOutline, "hide-desk") : null)}
+          ${iconButton(t("Copy link to this place"), "copy", () => copyLink(shownPage(), passage.peek()))}
+          ${button(t("Details"), () => go(detailsUrl(base, id)), { small: true, kind: "quiet" })}
+          <a class="icon-button" href="/api/knowledge-items/${id}/original" download aria-label="${t(
             "Original",
           )}"
             title="${t("Original")}">${icon("download")}</a>
@@ -132,11 +171,55 @@ export function page(route) {
   `;
 }
 
-/** The address of another page, with the search of this one. @param {string} path @param {boolean} [withChunk] */
-function pathWithout(path, withChunk = false) {
-  const query = new URLSearchParams(location.search);
-  for (const name of ["page", "view", ...(withChunk ? [] : ["chunk"])]) query.delete(name);
+/** @param {URLSearchParams} query The search without the place that is read. */
+function withoutPlace(query) {
+  const search = new URLSearchParams(query);
+  for (const name of ["chunk", "page", "view"]) search.delete(name);
+  return search;
+}
+
+/** @param {string} base The address of the search that the reader was opened from. */
+function searchUrl(base) {
+  const query = withoutPlace(new URLSearchParams(location.search));
+  const path = isFromSearchPage(query) ? "/search" : `/b/${base}`;
+  query.delete("from");
   return `${path}${query.size ? `?${query}` : ""}`;
+}
+
+/** @param {string} base @param {string} id The address of the item's page, with the search and the passage. */
+function detailsUrl(base, id) {
+  const query = new URLSearchParams(location.search);
+  for (const name of ["page", "view"]) query.delete(name);
+  return `/b/${base}/i/${id}${query.size ? `?${query}` : ""}`;
+}
+
+/** @param {number} page the page that is shown as a picture; 0: none @param {Passage | null} passage */
+function copyLink(page, passage) {
+  const link = new URL(location.href);
+  if (page) link.searchParams.set("page", String(page));
+  // The passage would be opened instead of another page.
+  if (page && passage && page !== (firstBox(passage)?.page ?? passage.page)) link.searchParams.delete("chunk");
+  return navigator.clipboard.writeText(link.href).then(() => toast(t("Copied")), showError);
+}
+
+/**
+ * Its buttons stay the same elements while pages are turned, so that they keep the focus.
+ * @param {Computed<PagePosition | null>} position @param {() => PageKind} kind @param {(by: number) => void} turn
+ */
+function pageSteps(position, kind, turn) {
+  const previous = iconButton(t("Previous page"), "chevron", () => turn(-1), "turn-left");
+  const next = iconButton(t("Next page"), "chevron", () => turn(1));
+  const text = () => {
+    const { names, index } = position.value ?? { names: [], index: 0 };
+    const values = { page: names[index], n: names.length };
+    if (kind() === "slide") return t("slide {page} of {n}", values);
+    return kind() === "sheet" ? t("sheet {page} of {n}", values) : t("page {page} of {n}", values);
+  };
+  effect(() => position.value, (current) => {
+    previous.disabled = !current || current.index === 0;
+    next.disabled = !current || current.index === current.names.length - 1;
+  });
+  return html`<span class="page-steps">${previous}<span class="small-text dim">${text}</span>${next}</span>`;
 }
 
 /** @param {number} n @param {number} place @param {(by: number) => void} step */
@@ -153,15 +236,26 @@ function hitSteps(n, place, step) {
 }
 
 /**
- * @param {PageList | null} list @param {string} view @param {Heading[]} headings
+ * @param {PageList | null} list @param {TextPages | null} textPages @param {string} view @param {Heading[]} headings
  * @param {{wantedPage: Signal<number>, wantedAt: Signal<number>}} wanted
  */
-function outlineView(list, view, headings, { wantedPage, wantedAt }) {
-  const entries = list && view !== "text"
+function outlineEntries(list, textPages, view, headings, { wantedPage, wantedAt }) {
+  const toText = (/** @type {number} */ start) => () => jump(wantedAt, start, -1);
+  return list && view !== "text"
     ? list.outline.map(({ level, title, page }) => ({ level, title, open: () => jump(wantedPage, page, 0) }))
-    : headings.map(({ level, title, start }) => ({ level, title, open: () => jump(wantedAt, start, -1) }));
-  if (!entries.length) return null;
-  const entry = (/** @type {(typeof entries)[number]} */ { level, title, open }) =>
+    : textPages && !list
+    ? textPages.pages.map(({ page, start, title }) => ({
+      ...{ level: 1, open: toText(start) },
+      title: title ? `${page}  ${title}` : partName(textPages.kind, page),
+    }))
+    : headings.map(({ level, title, start }) => ({ level, title, open: toText(start) }));
+}
+
+/** @typedef {{level: number, title: string, open: () => void}} OutlineEntry */
+
+/** @param {() => OutlineEntry[]} entries */
+function outlineView(entries) {
+  const entry = (/** @type {OutlineEntry} */ { level, title, open }) =>
     html`
       <li
         style.--level=${level -
@@ -169,7 +263,7 @@ function outlineView(list, view, headings, { wantedPage, wantedAt }) {
     `;
   return html`
     <nav class="reader-outline scroll" aria-label="${t("Outline")}">
-      <ol>${entries.map(entry)}</ol>
+      <ol>${() => entries().map(entry)}</ol>
     </nav>
   `;
 }
@@ -190,11 +284,9 @@ function onKeys(actions) {
       const target = /** @type {HTMLElement} */ (event.target);
       const action = actions[event.key];
       if (!action || event.defaultPrevented || event.metaKey || event.ctrlKey || event.altKey) return;
-      if (
-        target.closest?.("input, textarea, select") || document.querySelector("dialog[open], [popover]:popover-open")
-      ) {
-        return;
-      }
+      if (target.closest?.("input, textarea, select")) return;
+      if (event.key.startsWith("Arrow") && target.closest?.("table, pre")) return; // they can be scrolled
+      if (document.querySelector("dialog[open], [popover]:popover-open")) return;
       event.preventDefault();
       action();
     };

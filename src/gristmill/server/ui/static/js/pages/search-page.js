@@ -45,6 +45,7 @@ export function page(route) {
   const save = () => openSaveDialog(criteria.peek(), saved);
   const saveButton = () =>
     criteria.value.text.trim() ? button(t("Save search"), save, { icon: "bookmark", small: true }) : null;
+  if (!criteria.peek().text && matchMedia("(pointer: fine)").matches) focusField();
   return html`
     <div class="page finder" data-search>
       <div class="top">
@@ -73,6 +74,14 @@ export function page(route) {
   `;
 }
 
+/** Focuses the field once the page is shown, and the shell has set the focus to it. */
+function focusField() {
+  requestAnimationFrame(() => {
+    const field = document.querySelector(".finder input[type=search]");
+    if (field instanceof HTMLElement) field.focus();
+  });
+}
+
 /** @param {{value: Criteria}} criteria @param {(changes: Partial<Criteria>) => void} change */
 function modeControl(criteria, change) {
   const choices = Object.entries(MODES).map(([id, label]) => ({ id, label: t(label) }));
@@ -89,18 +98,21 @@ function panelButton(isOpen, count, toggle) {
   return element;
 }
 
-/** @param {Hit} hit @param {string} text */
-function hitUrl(hit, text) {
-  return readerUrl({ ...hit, page: hit.source.page }, { q: text });
-}
-
 /**
  * @param {{search: import("../search/run.js").RunningSearch, param: (name: string) => string,
  *   criteria: {value: Criteria, peek(): Criteria}, request: () => Record<string, any>, known: {value: string[]},
  *   isWithoutBases: {value: boolean}, change: (changes: Partial<Criteria>) => void}} parts
  */
 function resultsRegion({ search, param, criteria, request, known, isWithoutBases, change }) {
-  const toUrl = (/** @type {Hit} */ hit) => hitUrl(hit, param("q"));
+  // The reader goes on to the other hits of this search, and back to it.
+  const origin = computed(() => {
+    const values = Object.entries({ ...toQuery({ ...criteria.value, bases: known.value }), limit: param("limit") });
+    return new URLSearchParams([...values.flatMap(([name, value]) => (value ? [[name, value]] : [])), [
+      "from",
+      "search",
+    ]]);
+  });
+  const toUrl = (/** @type {Hit} */ hit) => readerUrl({ ...hit, page: hit.source.page }, origin.value);
   const options = {
     param,
     toUrl,
@@ -116,7 +128,8 @@ function resultsRegion({ search, param, criteria, request, known, isWithoutBases
   const answer = () => {
     const body = question.value;
     if (!body) return null;
-    const show = (/** @type {any} */ module) => module.answerView({ request: () => JSON.parse(body), toUrl });
+    const place = JSON.parse(body).baseIds?.length === 1 ? undefined : options.place;
+    const show = (/** @type {any} */ module) => module.answerView({ request: () => JSON.parse(body), toUrl, place });
     return lazy(() => import("../search/answer.js"), show);
   };
   const missingNote = () =>

@@ -6,7 +6,7 @@
 
 import "../admin-locale.js";
 import { setPageTitle } from "../components/status.js";
-import { computed, html } from "../core.js";
+import { computed, effect, html } from "../core.js";
 import { t } from "../i18n.js";
 import { allows } from "../session.js";
 import { auditSection } from "./settings/audit.js";
@@ -45,12 +45,19 @@ export function page(route) {
     return html`<a href="/settings/${id}" aria-current=${isCurrent}>${t(SECTIONS[id][0])}</a>`;
   };
   const links = () => Object.keys(SECTIONS).filter(isShown).map(link);
+  const strip = html`<nav class="tabs strip" aria-label="${t("Settings")}">${links}</nav>`;
+  const showCurrent = () =>
+    /** @type {Element} */ (strip).querySelector("[aria-current]")?.scrollIntoView({
+      inline: "center",
+      block: "nearest",
+    });
+  effect(() => section.value, () => void requestAnimationFrame(showCurrent));
   return html`
     <div class="page">
       <div class="top">
         <h1>${t("Settings")}</h1>
       </div>
-      <nav class="tabs strip" aria-label="${t("Settings")}">${links}</nav>
+      ${strip}
       <div class="scroll">${() => SECTIONS[section.value][1]()}</div>
     </div>
   `;

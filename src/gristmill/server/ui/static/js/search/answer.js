@@ -11,6 +11,7 @@ import { effect, html, signal } from "../core.js";
 import { t } from "../i18n.js";
 import { button } from "../components/button.js";
 import { icon, itemIcon } from "../components/icon.js";
+import { safeNodes } from "../pages/reader/safe-html.js";
 import { readable } from "../readable.js";
 import { allows } from "../session.js";
 import { SseParser } from "../stream.js";
@@ -22,10 +23,13 @@ import { skippedSentence } from "./skipped.js";
 /** @import { SkippedSearch } from "./run.js" */
 /** @typedef {{number: number, hit: Hit}} Passage */
 /**
- * @typedef {{phase: "reading" | "writing" | "done" | "stopped" | "failed", text: string, passages: Passage[],
- *   skipped: SkippedSearch[], cited: number[], isAnswered: boolean, message: string}} Answer
+ * @typedef {{phase: "reading" | "writing" | "done" | "stopped" | "failed", text: string, html: string,
+ *   passages: Passage[], skipped: SkippedSearch[], cited: number[], isAnswered: boolean, message: string}} Answer
  */
-/** @typedef {{request: () => Record<string, any>, toUrl: (hit: Hit) => string}} AnswerOptions */
+/**
+ * @typedef {{request: () => Record<string, any>, toUrl: (hit: Hit) => string, place?: (hit: Hit) => string}}
+ *   AnswerOptions `place` is the base of a source, where several are searched
+ */
 
 const MAX_KEPT = 20;
 const EXCERPT = 220; // characters
@@ -34,6 +38,7 @@ const EXCERPT = 220; // characters
 const nothingYet = {
   phase: "reading",
   text: "",
+  html: "",
   passages: [],
   skipped: [],
   cited: [],
@@ -59,7 +64,14 @@ function receive(answer, name, data) {
   else if (name === "error") answer.value = { ...now, phase: "failed", message: data.detail };
   else if (name === "end") {
     const cited = data.citations.map((/** @type {{number: number}} */ citation) => citation.number);
-    answer.value = { ...now, phase: "done", text: data.answer, isAnswered: data.answered, cited };
+    answer.value = {
+      ...now,
+      phase: "done",
+      text: data.answer,
+      html: data.answerHtml,
+      isAnswered: data.answered,
+      cited,
+    };
   }
 }
 
@@ -139,7 +151,7 @@ function answerBody(answer, options, stop, again) {
 
 /** @param {Answer} answer @param {AnswerOptions} options */
 function answerText(answer, options) {
-  const { phase, text, passages, isAnswered, message } = answer;
+  const { phase, text, html: markup, passages, isAnswered, message } = answer;
   if (phase === "failed") return html`<p class="answer-text">${message}</p>`;
   if (phase === "done" && !isAnswered) {
     const reason = passages.length
@@ -147,13 +159,46 @@ function answerText(answer, options) {
       : t("Nothing that you can see fits this question.");
     return html`<p class="answer-text dim">${reason} ${t("Try other words, or fewer filters.")}</p>`;
   }
+  if (markup) return renderedAnswer(markup, passages, options);
   const plain = text.replace(/\*\*([^*\n]+)\*\*/g, "$1").replace(/^#{1,6}\s+/gm, "").replace(/`([^`\n]+)`/g, "$1");
-  const nodes = plain.split(/(\[\d+\])/).map((part) => {
+  const caret = phase === "writing" ? html`<i class="caret"></i>` : null;
+  return html`<p class="answer-text">${withCitations(plain, passages, options)}${caret}</p>`;
+}
+
+/** @param {string} text @param {Passage[]} passages @param {AnswerOptions} options @returns {(string | Node)[]} */
+function withCitations(text, passages, options) {
+  return text.split(/(\[\d+\])/).map((part) => {
     const number = Number(/^\[(\d+)\]$/.exec(part)?.[1]);
     const passage = passages.find((candidate) => candidate.number === number);
     return passage ? citation(passage, options) : part;
   });
-  return html`<p class="answer-text">${nodes}${phase === "writing" ? html`<i class="caret"></i>` : null}</p>`;
+}
+
+/**
+ * The whole answer with its lists, tables and code. What a model writes can come from anyone's document: its addresses
+ * are shown, and are no links. Headings would stand in the outline of our own page.
+ * @param {string} markup @param {Passage[]} passages @param {AnswerOptions} options
+ */
+function renderedAnswer(markup, passages, options) {
+  const nodes = safeNodes(markup);
+  for (const link of nodes.querySelectorAll("a")) {
+    const [text, address] = [link.textContent ?? "", link.getAttribute("href") ?? ""];
+    link.replaceWith(...link.childNodes, address && address !== text ? ` (${address})` : "");
+  }
+  for (const heading of nodes.querySelectorAll("h1, h2, h3, h4, h5, h6")) {
+    const paragraph = document.createElement("p");
+    paragraph.className = "answer-title";
+    paragraph.append(...heading.childNodes);
+    heading.replaceWith(paragraph);
+  }
+  for (const code of nodes.querySelectorAll("pre")) code.tabIndex = 0; // it may be scrolled
+  const walker = document.createTreeWalker(nodes, NodeFilter.SHOW_TEXT);
+  /** @type {Text[]} */ const texts = [];
+  while (walker.nextNode()) texts.push(/** @type {Text} */ (walker.currentNode));
+  for (const text of texts) {
+    if (!text.parentElement?.closest("code, pre")) text.replaceWith(...withCitations(text.data, passages, options));
+  }
+  return html`<div class="answer-text rendered">${nodes}</div>`;
 }
 
 /** @param {Passage} passage @param {AnswerOptions} options */
@@ -172,7 +217,10 @@ function passageList({ phase, text, passages, cited, isAnswered }, options) {
         <a href="${options.toUrl(hit)}">
           <span class="cite" aria-hidden="true">${number}</span>
           <span class="passage">
-            <span class="passage-head">${itemIcon(hit.type)}<b class="cut">${hit.title}</b>${pageOf(hit)}</span>
+            <span class="passage-head">${itemIcon(hit.type)}<b class="cut">${hit.title}</b>${pageOf(hit)}${placeOf(
+              hit,
+              options,
+            )}</span>
             <span class="dim small-text">${excerptOf(hit)}</span>
           </span>
         </a>
@@ -197,6 +245,9 @@ function passageList({ phase, text, passages, cited, isAnswered }, options) {
 /** @param {Hit} hit */
 const pageOf = (hit) =>
   hit.source.page === null ? null : html`<span class="dim">${t("page {page}", { page: hit.source.page })}</span>`;
+
+/** @param {Hit} hit @param {AnswerOptions} options */
+const placeOf = (hit, { place }) => (place ? html`<span class="dim cut">${place(hit)}</span>` : null);
 
 /** @param {Hit} hit */
 function excerptOf(hit) {

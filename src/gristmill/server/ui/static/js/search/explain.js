@@ -26,9 +26,9 @@ function wordsSentence(hit, isInTitle) {
   }
   const quoted = words.slice(0, MAX_WORDS).map((word) => `“${word}”`);
   const list = listFormat.format(words.length > MAX_WORDS ? [...quoted, t("more")] : quoted);
-  const coverage = hit.explain?.coverage ?? null;
+  const { coverage, hasEveryWord } = hit.explain ?? { coverage: null, hasEveryWord: null };
   if (coverage === null) return t("It has {words}.", { words: list });
-  if (coverage > 0.95) return t("It has {words}: all that you asked for.", { words: list });
+  if (hasEveryWord) return t("It has {words}: all that you asked for.", { words: list });
   if (coverage > 0.6) return t("It has {words}: most of what you asked for.", { words: list });
   if (coverage > 0.3) return t("It has {words}: about half of what you asked for.", { words: list });
   return t("It has {words}: a small part of what you asked for.", { words: list });

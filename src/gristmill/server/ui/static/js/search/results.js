@@ -24,6 +24,7 @@ const MORE = 20;
 
 /** @param {RunningSearch} search @param {ResultsOptions} options */
 export function resultsView(search, options) {
+  keepFocus();
   const failure = search.failure.value;
   const response = search.response.value;
   if (failure) {
@@ -48,6 +49,7 @@ function responseView(response, options) {
   const showMore = () => setQuery({ limit: String(Math.min(MAX_LIMIT, limit + MORE)) });
   const explainButton = button(t("Explain"), toggleExplain, { small: true, kind: "quiet" });
   explainButton.setAttribute("aria-pressed", String(explain()));
+  explainButton.dataset.focus = "explain";
   const row = (/** @type {Hit} */ hit) =>
     hitRow(hit, best, { explain, to: options.toUrl, mode, place: options.place?.(hit) });
   const isMeaningOnly = mode === "hybrid" && hits.length > 0 && !hits.some(hasKeyword);
@@ -91,6 +93,23 @@ const note = (text) => html`<p class="no-keyword">${icon("warn")}<span>${text}</
 
 const noKeywordNote = () => note(t("No document contains these words. These are the closest by meaning."));
 const nothingFitsNote = () => note(t("Nothing fits this search well. These are the closest texts."));
+
+/**
+ * Keeps the focus when new results replace the ones that have it: at the same hit or button, else at the first hit, or
+ * in the search field. It is called while the old results are still there.
+ */
+function keepFocus() {
+  const focused = document.activeElement?.closest("[data-search] .results [data-focus]");
+  if (!(focused instanceof HTMLElement)) return;
+  const region = focused.closest("[data-search]");
+  const name = focused.dataset.focus;
+  queueMicrotask(() => {
+    if (!region || focused.isConnected) return;
+    const same = [...region.querySelectorAll("[data-focus]")].find((e) => e.getAttribute("data-focus") === name);
+    const target = same ?? region.querySelector(".hit > a") ?? region.querySelector("input[type=search]");
+    if (target instanceof HTMLElement) target.focus({ preventScroll: same !== undefined });
+  });
+}
 
 /** @param {Element} place The hits of the same list, and the search field above it. */
 function focusStops(place) {

@@ -7,6 +7,7 @@
 import { api } from "../api.js";
 import { computed, effect, signal } from "../core.js";
 import { live } from "../live.js";
+import { prepareReader } from "./prepare-reader.js";
 
 /** @import { ApiError } from "../api.js" */
 /** @import { Signal } from "../core.js" */
@@ -61,6 +62,7 @@ export function runSearch(request) {
         .then(
           (result) => {
             response.value = result;
+            prepareReader(result.hits);
             failure.value = null;
             failures = 0;
           },

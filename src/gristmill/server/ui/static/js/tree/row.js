@@ -32,7 +32,10 @@ export function createRow(row, view) {
     [item().status, isActive() ? "active" : "", view.state.current() === id ? "current" : ""].join(" ");
   const onclick = (/** @type {MouseEvent} */ event) => handleClick(event, node(), view);
   const onselect = (/** @type {MouseEvent} */ event) =>
-    withoutPropagation(event, () => view.select(node(), event.shiftKey));
+    withoutPropagation(event, () => {
+      view.select(node(), event.shiftKey);
+      view.box.focus({ preventScroll: true }); // keys are for the rows, not for their boxes
+    });
   const checkbox = () =>
     html`
       <input
@@ -74,7 +77,7 @@ export function createRow(row, view) {
         <span class="twist" aria-hidden="true">${chevron}</span>
         ${itemIcon(type)}
         <span class="title">
-          <span class="cut" title=${() => item().title}>${() => item().title}</span>
+          <span class="cut" title=${() => tooltip(item())}>${() => item().title}</span>
           ${() => hint(item(), Boolean(view.tree.filter))}
           ${() => tagList(JSON.parse(tagText.value), view)}
           ${() => warning(item())}
@@ -88,6 +91,9 @@ export function createRow(row, view) {
     </div>
   `;
 }
+
+/** @param {Item} item Its title, and the address of a web page. */
+const tooltip = (item) => [...new Set([item.title, item.source?.url ?? item.title])].join("\n");
 
 /** @param {Item} item */
 function chunkCount(item) {

@@ -16,8 +16,8 @@ import { createRow } from "./row.js";
 /** @typedef {{key: string, top: number, height: number, depth: number, index: number, size: number, node: Node | null,
  *   item: Item | null, open: boolean, ordinal: number}} VisibleRow */
 /** @typedef {{open(item: Item): void, reindex(ids: string[]): void, remove(ids: string[]): void,
- *   rename(item: Item): void, move(ids: string[]): void, tag(ids: string[]): void, filterByTag(tag: string): void,
- *   selectAll(): void}} TreeActions */
+ *   rename(item: Item): Promise<void>, move(ids: string[]): Promise<void>, tag(ids: string[]): Promise<void>,
+ *   filterByTag(tag: string): void, selectAll(): void}} TreeActions */
 
 const FETCH_DELAY = 60; // milliseconds until rows that became visible are fetched
 const OVERSCAN = 240; // pixels of rows rendered above and below the visible ones, for quick scrolls
@@ -39,6 +39,7 @@ export class TreeView {
     this.count = signal(0);
     this.isScheduled = false;
     this.width = 0;
+    this.isOpening = false; // a dialog: until it is open, keys are not for the rows
     this.epoch = tree.epoch;
     /** @type {ReturnType<typeof setTimeout> | undefined} */ this.fetchTimer = undefined;
     /** @type {Row[]} */ this.missing = [];
@@ -65,6 +66,7 @@ export class TreeView {
     const onfocus = () => {
       if (!this.active.peek()) this.active.value = this.rows.peek()[0]?.node?.item.id ?? null;
     };
+    const isActiveShown = () => this.rows.value.some((row) => row.item && row.key === this.active.value);
     const rows = each(() => this.rows.value, (row) => row.key, (row) => createRow(row, this));
     const failure = () => {
       const error = this.tree.error.value;
@@ -79,7 +81,7 @@ export class TreeView {
         aria-multiselectable="${() => String(this.state.canChange())}"
         aria-colcount="5"
         aria-rowcount="${() => this.count.value}"
-        aria-activedescendant=${() => (this.active.value ? `row-${this.active.value}` : null)}
+        aria-activedescendant=${() => (isActiveShown() ? `row-${this.active.value}` : null)}
         @scroll=${() => this.onscroll()}
         @keydown=${onkeydown}
         @focus=${onfocus}
@@ -254,6 +256,12 @@ export class TreeView {
     this.activateAt(by > 0 ? top + H + node.extra + (by - 1) * H : top - 1 + (by + 1) * H);
   }
 
+  /** @param {Promise<void>} opened Its module may have to be loaded. What is typed meanwhile is dropped. */
+  openDialog(opened) {
+    this.isOpening = true;
+    opened.finally(() => this.isOpening = false);
+  }
+
   /** @param {KeyboardEvent} event */
   handleKey(event) {
     if ((event.metaKey || event.ctrlKey) && event.key === "a" && event.target === this.box && this.state.canChange()) {
@@ -261,6 +269,7 @@ export class TreeView {
       return this.actions.selectAll();
     }
     if ((event.target !== this.box && event.key !== "Escape") || event.metaKey || event.ctrlKey || event.altKey) return;
+    if (this.isOpening) return event.preventDefault();
     const node = this.tree.byId.get(this.active.peek() ?? "");
     const page = Math.max(1, Math.floor(this.box.clientHeight / this.tree.sizes.row()) - 1);
     const selection = [...this.state.selected.peek()];
@@ -285,9 +294,9 @@ export class TreeView {
       },
       Enter: () => node && this.actions.open(node.item),
       " ": () => node && this.select(node, event.shiftKey),
-      F2: () => node && targets.length && this.actions.rename(node.item),
-      m: () => targets.length && this.actions.move(targets),
-      t: () => targets.length && this.actions.tag(targets),
+      F2: () => node && targets.length && this.openDialog(this.actions.rename(node.item)),
+      m: () => targets.length && this.openDialog(this.actions.move(targets)),
+      t: () => targets.length && this.openDialog(this.actions.tag(targets)),
       r: () => targets.length && this.actions.reindex(targets),
       Delete: () => targets.length && this.actions.remove(targets),
       Escape: () => {

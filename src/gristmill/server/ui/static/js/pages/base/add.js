@@ -104,10 +104,27 @@ function kindFields(kind, base, tree, close) {
 
 const urlFields = () =>
   html`
+    <div class="fields">
+      <label class="field">
+        <span>${t("URLs, one per line")}</span>
+        <textarea name="urls" rows="5" required autofocus placeholder="https://"></textarea>
+        <span class="hint">${t("Each page is fetched now, and again whenever it is reindexed.")}</span>
+      </label>
+      ${renderField()}
+    </div>
+  `;
+
+const renderField = () =>
+  html`
     <label class="field">
-      <span>${t("URLs, one per line")}</span>
-      <textarea name="urls" rows="5" required autofocus placeholder="https://"></textarea>
-      <span class="hint">${t("Each page is fetched now, and again whenever it is reindexed.")}</span>
+      <span>${t("Pages made by scripts")}</span>
+      <select name="render">
+        <option value="">${t("As the base's settings say")}</option>
+        <option value="never">${t("Don't render them")}</option>
+        <option value="auto">${t("Render those with hardly any text")}</option>
+        <option value="always">${t("Render all pages")}</option>
+      </select>
+      <span class="hint">${t("Needs Chromium where the worker runs.")}</span>
     </label>
   `;
 
@@ -143,17 +160,20 @@ const folderFields = () =>
 
 const sitemapFields = () =>
   html`
-    <label class="field">
-      <span>${t("URL of a sitemap, or of a site that declares one")}</span>
-      <input
-        name="url"
-        type="url"
-        required
-        autocomplete="off"
-        autofocus
-        placeholder="https://example.org/sitemap.xml"
-      >
-    </label>
+    <div class="fields">
+      <label class="field">
+        <span>${t("URL of a sitemap, or of a site that declares one")}</span>
+        <input
+          name="url"
+          type="url"
+          required
+          autocomplete="off"
+          autofocus
+          placeholder="https://example.org/sitemap.xml"
+        >
+      </label>
+      ${renderField()}
+    </div>
   `;
 
 const siteFields = () =>
@@ -180,6 +200,7 @@ const siteFields = () =>
         <span>${t("Not addresses like these (one per line)")}</span>
         <textarea name="exclude" rows="2" placeholder="*?print=*"></textarea>
       </label>
+      ${renderField()}
     </div>
   `;
 
@@ -236,7 +257,8 @@ function fileChooser(base, tree, close) {
 function itemsFrom(kind, form) {
   const text = (/** @type {string} */ name) => String(form.get(name) ?? "").trim();
   const lines = (/** @type {string} */ name) => text(name).split(/\s*\n\s*/).filter(Boolean);
-  if (kind === "url") return lines("urls").map((url) => ({ type: "url", url }));
+  const render = text("render") ? { render: text("render") } : {};
+  if (kind === "url") return lines("urls").map((url) => ({ type: "url", url, ...render }));
   if (kind === "note") {
     return [{ type: "note", content: String(form.get("content")), ...(text("title") ? { title: text("title") } : {}) }];
   }
@@ -246,9 +268,9 @@ function itemsFrom(kind, form) {
   if (kind === "site") {
     const bounds = { maxPages: Number(text("maxPages")), maxDepth: Number(text("maxDepth")) };
     const patterns = { include: lines("include"), exclude: lines("exclude") };
-    return [{ type: "site", url: text("url"), ...bounds, ...patterns }];
+    return [{ type: "site", url: text("url"), ...bounds, ...patterns, ...render }];
   }
-  return [{ type: "sitemap", url: text("url") }];
+  return [{ type: "sitemap", url: text("url"), ...render }];
 }
 
 /** @param {string} base @param {string} kind @param {FormData} form @param {Tree} tree */

@@ -10,7 +10,7 @@ import { showError, toast } from "../../components/toast.js";
 
 /** @import { Item } from "../../tree/model.js" */
 
-/** @typedef {{id: string, containerId: string, type: string, source: string, createdAt: string}} Exclusion */
+/** @typedef {{id: string, type: string, source: string, title: string, createdAt: string}} Exclusion */
 
 /** When the source is checked, and whether a folder is watched: names and values. @param {Item} item */
 export function freshnessFacts(item) {
@@ -55,8 +55,7 @@ export function openExclusions(base, item) {
   const path = `/knowledge-bases/${base}/exclusions`;
   const exclusions = signal(/** @type {Exclusion[] | null} */ (null));
   const load = async () => {
-    const page = await api.get(path, { limit: 500 });
-    exclusions.value = page.items.filter((/** @type {Exclusion} */ entry) => entry.containerId === item.id);
+    exclusions.value = (await api.get(path, { containerId: item.id, limit: 500 })).items;
   };
   const takeBack = async (/** @type {Exclusion} */ exclusion) => {
     try {
@@ -66,10 +65,12 @@ export function openExclusions(base, item) {
       showError(error);
     }
   };
+  // The id of a record says nothing to people.
+  const name = (/** @type {Exclusion} */ { type, source, title }) => (type === "record" ? title : source);
   const row = (/** @type {Exclusion} */ exclusion) =>
     html`
       <li>
-        <code class="cut" title="${exclusion.source}">${exclusion.source}</code>
+        <code class="cut" title="${exclusion.source}">${name(exclusion)}</code>
         <span class="dim">${formatDateTime(exclusion.createdAt)}</span>
         ${button(t("Take back"), () => takeBack(exclusion), { small: true })}
       </li>

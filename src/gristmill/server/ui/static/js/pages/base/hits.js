@@ -13,7 +13,8 @@ import { readable } from "../../readable.js";
  *   ranks: {vector: number | null, text: number | null}, metadata: any,
  *   source: {url: string | null, path: string | null, page: number | null},
  *   explain: {vectorWeight: number, similarity: number | null, textScore: number | null, rerankScore: number | null,
- *   coverage: number | null, terms: {term: string, count: number, chunks: number, score: number}[]} | null}} Hit
+ *   coverage: number | null, hasEveryWord: boolean | null,
+ *   terms: {term: string, count: number, chunks: number, score: number}[]} | null}} Hit
  */
 
 const CONTEXT_BEFORE = 90; // characters shown before the first match
@@ -52,9 +53,13 @@ export function hasKeyword(hit) {
     Boolean(hit.explain?.terms.some(({ term }) => term.length > 3 && title.includes(term)));
 }
 
+/** @param {Hit} hit The address of a web page, where that is not its title. */
+const addressOf = (hit) =>
+  hit.type === "url" && hit.source.url !== hit.title ? hit.source.url?.replace(/^https?:\/\//, "") : "";
+
 /** @param {Hit} hit @param {string} [place] */
 function hitLocation(hit, place = "") {
-  const folder = hit.metadata?.folder ?? hit.source.path?.split("/").slice(-3, -1).join(" / ");
+  const folder = hit.metadata?.folder ?? hit.source.path?.split("/").slice(-3, -1).join(" / ") ?? addressOf(hit);
   const page = hit.source.page === null ? "" : t("page {page}", { page: hit.source.page });
   const heading = readable(hit.headings.at(-1) ?? "", []).text;
   return [place, folder, page, heading].filter(Boolean).join(" · ");
@@ -131,7 +136,7 @@ export function hitRow(hit, best, options) {
   const relevance = options.mode === "hybrid" && !hasKeyword(hit) ? meaningOnly() : scoreBars(hit, best);
   return html`
     <li class="hit">
-      <a href="${() => options.to(hit)}">
+      <a href="${() => options.to(hit)}" data-focus="${hit.chunkId}">
         <span class="hit-head">${itemIcon(hit.type)}<b class="cut">${hit.title}</b>${relevance}</span>
         <span class="hit-where dim small-text cut">${hitLocation(hit, options.place)}</span>
         <span class="hit-text">${excerpt(hit)}</span>

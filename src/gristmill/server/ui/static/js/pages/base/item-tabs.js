@@ -7,6 +7,7 @@ import { formatDateTime, formatDuration, problemMessage, t } from "../../i18n.js
 import { button } from "../../components/button.js";
 import { dot, emptyState, relativeTime } from "../../components/status.js";
 import { showError, toast } from "../../components/toast.js";
+import { JOB_KINDS } from "../../job-kinds.js";
 import { live } from "../../live.js";
 import { allows } from "../../session.js";
 
@@ -180,7 +181,7 @@ function jobRow(job, reload) {
     <li>
       ${dot(() => TONES[job.state] ?? "off")}
       <div>
-        <b>${job.kind.replaceAll("_", " ")}</b> <span class="dim">${t(job.state)} · ${attempt}</span>
+        <b>${t(JOB_KINDS[job.kind] ?? job.kind)}</b> <span class="dim">${t(job.state)} · ${attempt}</span>
         ${job.errors.map(jobError)}
       </div>
       ${canCancel ? button(t("Cancel"), cancel, { small: true }) : when}

@@ -3,7 +3,7 @@
 
 import { api } from "../../api.js";
 import { computed, effect, html, signal } from "../../core.js";
-import { errorMessage, formatBytes, formatDateTime, languageName, t } from "../../i18n.js";
+import { errorMessage, formatBytes, formatDateTime, formatIsoTime, languageName, t } from "../../i18n.js";
 import { live } from "../../live.js";
 import { button, iconButton } from "../../components/button.js";
 import { icon, itemIcon } from "../../components/icon.js";
@@ -204,7 +204,7 @@ function documentFacts(item) {
     [t("Document title"), title],
     [t("Authors"), authors?.join(", ")],
     [t("Recipients"), recipients?.join(", ")],
-    [t("Written on"), [created, modified].filter(Boolean).join(" → ")],
+    [t("Written on"), [...new Set([created, modified].filter(Boolean).map(formatIsoTime))].join(" → ")],
     [t("Language"), language ? languageName(language) : ""],
     [t("Keywords"), keywords?.join(", ")],
     [t("Subject"), subject],
@@ -248,10 +248,9 @@ function originalLink(item) {
 
 /** @param {string} base @param {Item} item */
 function freshnessButtons(base, item) {
-  if (!item.freshness) return null;
-  const check = button(t("Check now"), () => checkNow(item), { small: true, kind: "quiet" });
-  const deleted = button(t("Deleted from it"), () => openExclusions(base, item), { small: true, kind: "quiet" });
-  return isContainer(item.type) ? [check, deleted] : [check];
+  const check = () => button(t("Check now"), () => checkNow(item), { small: true, kind: "quiet" });
+  const deleted = () => button(t("Deleted from it"), () => openExclusions(base, item), { small: true, kind: "quiet" });
+  return [item.freshness ? check() : null, isContainer(item.type) ? deleted() : null].filter(Boolean);
 }
 
 /** @param {string} base @param {Item} item */

@@ -37,7 +37,7 @@ export function searchPane(base, route) {
   });
   const toUrl = (/** @type {Hit} */ hit) => {
     const query = new URLSearchParams(location.search);
-    query.delete("ask");
+    for (const name of ["ask", "from"]) query.delete(name);
     return readerUrl({ ...hit, baseId: base, page: hit.source.page }, query);
   };
   const openWhyNot = async () => (await import("./why-not.js")).openWhyNot(base, param("q"), mode());

@@ -6,7 +6,6 @@ import { countOf, leafCount, refreshBases } from "../../bases.js";
 import { effect, html, signal } from "../../core.js";
 import { formatDuration, formatNumber, problemMessage, t } from "../../i18n.js";
 import { live } from "../../live.js";
-import { mayEdit } from "../../session.js";
 import { button } from "../../components/button.js";
 import { icon } from "../../components/icon.js";
 import { stackedBar } from "../../components/status.js";
@@ -19,6 +18,7 @@ import { pending } from "./upload.js";
 /** @import { Computed, Signal } from "../../core.js" */
 
 /** @import { Tone } from "../../components/status.js" */
+/** @import { BaseRole } from "./role.js" */
 /** @typedef {Computed<Base | null>} LiveBase */
 const QUEUE_INTERVAL = 2000; // milliseconds between two fetches of the queue
 const MIN_ITEMS_FOR_ETA = 20; // a remaining time is only shown from this many items on
@@ -92,8 +92,11 @@ function barParts(count) {
   ];
 }
 
-/** @param {string} id The base's queue, fetched again while something changes; not for readers. @returns {Queue} */
-export function watchQueue(id) {
+/**
+ * The base's queue, fetched again while something changes; not for readers of the base.
+ * @param {string} id @param {Computed<BaseRole | null>} role @returns {Queue}
+ */
+export function watchQueue(id, role) {
   /** @type {Queue} */
   const queue = { value: signal(null), access: signal("unknown"), refusal: signal("") };
   let isScheduled = false;
@@ -110,7 +113,7 @@ export function watchQueue(id) {
     }
   };
   effect(
-    mayEdit,
+    () => role.value === "editor" || role.value === "owner",
     (isEditor) => {
       if (!isEditor) return;
       load();

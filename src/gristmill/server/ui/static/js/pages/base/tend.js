@@ -12,13 +12,14 @@ import { showError, toast } from "../../components/toast.js";
 import { tagsOf } from "../../tree/row.js";
 
 /** @import { ApiError } from "../../api.js" */
+/** @import { DialogOptions } from "../../components/dialog.js" */
 /** @import { Item, Tree } from "../../tree/model.js" */
 /** @typedef {{itemIds: string[]} | {filter: Record<string, unknown>}} Chosen */
 
 /**
  * A dialog with a form. An error of the server is shown in it, and what was typed stays.
  * @param {string} title @param {string} action @param {() => unknown} fields
- * @param {(form: FormData) => Promise<unknown>} save @param {{wide?: boolean}} [options]
+ * @param {(form: FormData) => Promise<unknown>} save @param {DialogOptions} [options]
  */
 function formDialog(title, action, fields, save, options = {}) {
   const errorText = signal("");
@@ -60,7 +61,7 @@ export function openRename(item, tree) {
     const title = String(form.get("title")).trim();
     const changed = await api.patch(`/knowledge-items/${item.id}`, { title });
     tree?.apply([changed]);
-  });
+  }, { select: true });
 }
 
 /** @param {string} base @param {Tree} tree @param {string | null} [parentId] */
@@ -202,7 +203,7 @@ export async function openNote(item, tree) {
       ${textField({ label: t("Title"), name: "title", value: read.data.title, required: true })}
       <label class="field">
         <span>${t("Text")}</span>
-        <textarea name="content" rows="14" required .value=${text}></textarea>
+        <textarea name="content" rows="14" required autofocus .value=${text}></textarea>
       </label>
       <p class="dim small-text">${t("Search uses the old text until the new one is indexed.")}</p>
     `;

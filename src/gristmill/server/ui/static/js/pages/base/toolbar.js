@@ -59,7 +59,7 @@ export function toolbar(base, route, selection, actions) {
       ${retryButton}
       ${() => (route.value.query.get("tag") ? tagFilter(route.value.query.get("tag") ?? "") : null)}
       <span class="hide-desk">${sortMenu(route)}</span>
-      <label class="find hide-phone">
+      <label class="find">
         ${icon("search")}
         <span class="sr">${t("Filter by name")}</span>
         <input type="search" placeholder="${t("Filter")}" .value=${find} @input=${oninput}>

@@ -7,8 +7,8 @@
 /** @param {unknown} value */
 const json = (value) => JSON.stringify(value, null, 2);
 
-/** @param {Target} target The address of the tools, of one base or of all. */
-export const mcpAddress = ({ origin, base }) => `${origin}/mcp${base ? `/${encodeURIComponent(base.name)}` : ""}`;
+/** @param {Target} target The address of the tools, of one base or of all. It stays when the base is renamed. */
+export const mcpAddress = ({ origin, base }) => `${origin}/mcp${base ? `/${base.id}` : ""}`;
 
 /** @param {Target} target A base as OpenAI's clients know it. */
 export const storeId = ({ base }) => (base ? `vs_${base.id.replaceAll("-", "")}` : "vs_…");

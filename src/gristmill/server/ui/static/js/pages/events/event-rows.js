@@ -62,12 +62,12 @@ export function entryRow(entry, titles, showProblems) {
 
 /** @param {Signal<DayEntry>} entry @param {() => void} showProblems */
 function dayRow(entry, showProblems) {
-  const count = () =>
-    entry.value.problems
-      ? html`<button type="button" class="problem-count" @click=${showProblems}>${
-        t("{n} problems", { n: entry.value.problems })
-      }</button>`
-      : null;
+  const count = () => {
+    const { problems: n, isMore } = entry.value;
+    if (!n) return null;
+    const text = isMore ? t("{n} problems or more", { n }) : t("{n} problems", { n });
+    return html`<button type="button" class="problem-count" @click=${showProblems}>${text}</button>`;
+  };
   return html`
     <div role="listitem" class="day">
       <h2>${() => entry.value.day}</h2>

@@ -8,11 +8,15 @@
  * @typedef {{id: string, type: string, baseId: string | null, subject: string | null, data: Record<string, any>,
  *   at: string}} Event
  */
-/** @typedef {{key: string, day: string, problems: number, events?: undefined}} DayEntry */
+/**
+ * @typedef {{key: string, day: string, problems: number, isMore: boolean, events?: undefined}} DayEntry `isMore`: there
+ *   may be more problems than those
+ */
+/** @typedef {{items: Event[], nextCursor: string | null}} ProblemPage the newest, also if not loaded otherwise */
 /** @typedef {{key: string, events: Event[], day?: undefined}} EventEntry newest first; several are one group */
 
 const MIN_GROUP = 3; // fewer are shown one by one
-const PROBLEMS = new Set(["ItemFailed", "BaseFailed", "Reconciled"]);
+export const PROBLEMS = new Set(["ItemFailed", "BaseFailed", "Reconciled"]);
 /** What each kind says of several. Other kinds are never grouped. @type {Record<string, string>} */
 export const GROUP_DESCRIPTIONS = {
   DocumentUploadCompleted: "{n} documents were added",
@@ -53,20 +57,33 @@ function groupRun(events) {
   }));
 }
 
+/** @param {Event[]} problems some of them twice @param {(at: string) => string} dayOf */
+function problemCounter(problems, dayOf) {
+  /** @type {Map<string, Set<string>>} */ const ids = new Map();
+  for (const { id, at } of problems) ids.set(dayOf(at), (ids.get(dayOf(at)) ?? new Set()).add(id));
+  return (/** @type {string} */ day) => ids.get(day)?.size ?? 0;
+}
+
 /**
  * @param {Event[]} events newest first @param {(at: string) => string} dayOf the day of a time, as it is shown
+ * @param {ProblemPage | null} [problemPage] counted too: the page may have loaded only the last minutes of a day
  * @returns {(DayEntry | EventEntry)[]}
  */
-export function groupEvents(events, dayOf) {
-  /** @type {{day: string, runs: Event[][], problems: number}[]} */ const days = [];
+export function groupEvents(events, dayOf, problemPage = null) {
+  /** @type {{day: string, runs: Event[][]}[]} */ const days = [];
   for (const event of events) {
     const day = dayOf(event.at);
-    if (days.at(-1)?.day !== day) days.push({ day, runs: [], problems: 0 });
+    if (days.at(-1)?.day !== day) days.push({ day, runs: [] });
     const current = days[days.length - 1];
     const run = current.runs.at(-1);
     if (run && isProblem(run[0]) === isProblem(event)) run.push(event);
     else current.runs.push([event]);
-    if (isProblem(event)) current.problems += 1;
   }
-  return days.flatMap(({ day, runs, problems }) => [{ key: day, day, problems }, ...runs.flatMap(groupRun)]);
+  const countDay = problemCounter([...events.filter(isProblem), ...(problemPage?.items ?? [])], dayOf);
+  const oldest = problemPage?.nextCursor ? problemPage.items.at(-1) : undefined;
+  const cutFrom = oldest ? days.findIndex(({ day }) => day === dayOf(oldest.at)) : -1;
+  return days.flatMap(({ day, runs }, i) => [
+    { key: day, day, problems: countDay(day), isMore: cutFrom >= 0 && i >= cutFrom },
+    ...runs.flatMap(groupRun),
+  ]);
 }

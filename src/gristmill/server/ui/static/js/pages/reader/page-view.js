@@ -82,9 +82,8 @@ export function pageView(list, passage, current, wanted) {
     draw();
   };
   const showPassage = () => {
-    const boxes = passage.peek()?.boxes ?? [];
     for (const [index, element] of shown) markPage(element, index, passage.peek());
-    const first = boxes.find((box) => isMatch(box, passage.peek())) ?? boxes[0];
+    const first = firstBox(passage.peek());
     if (first) show(first.page, first.y0);
     else if (passage.peek()?.page) show(passage.peek()?.page ?? 0);
   };
@@ -138,6 +137,9 @@ function pageElement(list, index, width, height, passage) {
   markPage(element, index, passage);
   return element;
 }
+
+/** The line at which a passage is opened. @param {Passage | null} passage */
+export const firstBox = (passage) => passage?.boxes.find((box) => isMatch(box, passage)) ?? passage?.boxes[0];
 
 /** Whether a line has a word of the query. @param {Box} box @param {Passage | null} passage */
 const isMatch = (box, passage) => passage?.matches.some(([start, end]) => start < box.end && end > box.start) ?? false;

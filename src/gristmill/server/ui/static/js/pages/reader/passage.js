@@ -2,6 +2,7 @@
 /** The passage that the reader is opened at, and the other hits of the search that found it. */
 
 import { api } from "../../api.js";
+import { fromQuery, toRequest } from "../../search/criteria.js";
 
 /** @typedef {{page: number, start: number, end: number, x0: number, y0: number, x1: number, y1: number}} Box */
 /**
@@ -17,31 +18,34 @@ const PAGE = 200;
 const MAX_PAGES = 25; // loaded at most to find the chunk that the URL names
 
 /** @param {Hit} hit @returns {Passage} */
-export const passageOf = (hit) => ({
-  id: hit.chunkId,
-  page: hit.source.page,
-  start: hit.source.start,
-  end: hit.source.end,
-  boxes: hit.boxes ?? [],
-  words: [...new Set(hit.highlights.map(([from, to]) => hit.text.slice(from, to)))],
-  matches: hit.highlights.map(([from, to]) => [hit.source.start + from, hit.source.start + to]),
-});
+export function passageOf(hit) {
+  const letters = [...hit.text]; // the server counts code points
+  return {
+    id: hit.chunkId,
+    page: hit.source.page,
+    start: hit.source.start,
+    end: hit.source.end,
+    boxes: hit.boxes ?? [],
+    words: [...new Set(hit.highlights.map(([from, to]) => letters.slice(from, to).join("")))],
+    matches: hit.highlights.map(([from, to]) => [hit.source.start + from, hit.source.start + to]),
+  };
+}
+
+/** @param {URLSearchParams} query Whether the hit was opened on the page that searches over all bases. */
+export const isFromSearchPage = (query) => query.get("from") === "search";
 
 /**
- * The hits of the search in the URL.
+ * The hits of the search in the URL: that of the search page, or that of the base, which has fewer filters.
  * @param {string} base @param {URLSearchParams} query @returns {Promise<Hit[]>}
  */
 export async function findHits(base, query) {
-  const text = query.get("q")?.trim();
-  if (!text) return [];
-  const types = query.get("types");
-  const body = {
-    query: text,
-    mode: query.get("mode") ?? "hybrid",
-    limit: Number(query.get("limit") ?? 10),
-    filters: types ? { types: types.split(",") } : undefined,
-  };
-  return (await api.post(`/knowledge-bases/${base}/search`, body)).hits;
+  const criteria = fromQuery(query);
+  if (!criteria.text.trim()) return [];
+  const limit = Number(query.get("limit") || 10);
+  if (isFromSearchPage(query)) return (await api.post("/search", { ...toRequest(criteria), limit })).hits;
+  const { text, mode, types, minScore } = criteria;
+  const request = toRequest({ ...fromQuery(new URLSearchParams()), text, mode, types, minScore });
+  return (await api.post(`/knowledge-bases/${base}/search`, { ...request, limit })).hits;
 }
 
 /**

@@ -1,95 +1,136 @@
 // @ts-check
 /**
  * The text of a document, as the server renders it: windows around the passage, and more of it while people scroll.
- * Code has line numbers; what is on a page, a slide or a sheet begins with its number.
+ * Slides and sheets are pages of their own; what is on a page of another document begins with its number.
  */
 
 import { api } from "../../api.js";
 import { effect, html, signal } from "../../core.js";
 import { t } from "../../i18n.js";
 import { emptyState } from "../../components/status.js";
-import { markWords, safeNodes } from "./safe-html.js";
+import { markWords } from "./safe-html.js";
+import { blockElement, imageElement, rangeOf, sectionElement } from "./text-blocks.js";
 
 /** @import { Computed, Signal } from "../../core.js" */
 /** @import { Passage } from "./passage.js" */
-/** @typedef {{start: number, end: number, page: number | null, line: number | null, html: string}} Block */
+/** @import { Block, PageKind, TextImage } from "./text-blocks.js" */
 /** @typedef {{level: number, title: string, start: number, page: number | null}} Heading */
+/** @typedef {{kind: PageKind, pages: {page: number, start: number, title: string}[]}} TextPages */
+/**
+ * @typedef {{previous: number | null, next: number | null, pageKind: PageKind, pages: TextPages["pages"],
+ *   blocks: Block[], headings: Heading[], images: TextImage[]}} TextWindow
+ */
+/**
+ * @typedef {{headings: Signal<Heading[]>, textPages: Signal<TextPages | null>, pageStarts: Signal<TextPages["pages"]>,
+ *   currentPage: Signal<number>, wantedAt: Signal<number>}} TextState `headings` are those that are loaded, `textPages`
+ *   the slides or sheets, `pageStarts` the pages of another document, `currentPage` is the number of the page at the
+ *   top, `wantedAt` the character to go to; -1: none
+ */
 
 const MARGIN = 900; // pixels before an end, where more is loaded
-const SLIDES = /\.(pptx?|odp|key)$/i;
-const SHEETS = /\.(xlsx?|xlsb|ods|numbers)$/i;
+const LINES = ".code-line, tr[data-start]"; // of code and of tables
+const TOP = 72; // pixels above the place that is shown
 
-/** @param {string} title @param {number} page */
-function partName(title, page) {
-  if (SLIDES.test(title)) return t("Slide {page}", { page });
-  return SHEETS.test(title) ? t("Sheet {page}", { page }) : t("Page {page}", { page });
-}
-
-/**
- * @param {string} item @param {() => string} title @param {Computed<Passage | null>} passage
- * @param {Signal<Heading[]>} headings those that are loaded
- * @param {Signal<number>} wanted the character to go to; -1: none
- */
-export function textView(item, title, passage, headings, wanted) {
+/** @param {string} item @param {Computed<Passage | null>} passage @param {TextState} state */
+export function textView(item, passage, { headings, textPages, pageStarts, currentPage, wantedAt }) {
   const body = /** @type {HTMLElement} */ (html`<div class="reader-document"></div>`);
   const errorText = signal("");
   const problem = () => (errorText.value ? emptyState("file", t("No content to show"), errorText.value) : null);
   const box = /** @type {HTMLElement} */ (html`
-    <div class="reader-text scroll" tabindex="0" role="region" aria-label="${t("Text")}">${body}${problem}</div>
+    <div class="reader-text scroll ${() => (textPages.value ? "papers" : "")}" tabindex="0" role="region"
+      aria-label="${t("Text")}">${body}${problem}</div>
   `);
   /** @type {{previous: number | null, next: number | null}} */ let edges = { previous: null, next: null };
   let [first, last] = [0, 0]; // the characters that are shown
   let isLoading = false;
+  let arePagesListed = textPages.peek() !== null || pageStarts.peek().length > 0;
   let lastReplace = 0; // responses can arrive in another order than their requests
   const abort = new AbortController();
-  const fetchAt = (/** @type {number} */ at) =>
-    api.get(`/knowledge-items/${item}/rendered`, { at: String(Math.max(0, at)) }, abort.signal);
-  const elements = (/** @type {Block[]} */ blocks, /** @type {number | null} */ before) => {
-    /** @type {Node[]} */ const nodes = [];
-    let page = before;
-    for (const block of blocks) {
-      if (block.page !== page && block.page !== null) {
-        nodes.push(html`<p class="part-name" role="presentation">${partName(title(), block.page)}</p>`);
+  /** @param {Record<string, string>} place @returns {Promise<TextWindow>} */
+  const fetchWindow = (place) => api.get(`/knowledge-items/${item}/rendered`, place, abort.signal);
+
+  /** An image that is loaded above the place that people read does not move it. */
+  const keepPlace = (/** @type {HTMLElement} */ figure, /** @type {() => void} */ show) => {
+    const [height, isAbove] = [figure.offsetHeight, figure.getBoundingClientRect().top < topOf(box) + TOP];
+    show();
+    if (isAbove) box.scrollTop += figure.offsetHeight - height;
+  };
+  /** Appends a window to a node, each page in a section of its own. */
+  const append = (/** @type {Element} */ target, /** @type {TextWindow} */ window) => {
+    const images = [...window.images];
+    let section = /** @type {HTMLElement | null} */ (target.lastElementChild);
+    const sectionOf = (/** @type {number | null} */ page) => {
+      if (section && section.dataset.page === (page === null ? undefined : String(page))) return section;
+      target.append(section = sectionElement(window.pageKind, page));
+      return section;
+    };
+    const addImages = (/** @type {number} */ before) => {
+      while (images.length && images[0].start < before) {
+        const image = /** @type {TextImage} */ (images.shift());
+        (section ?? sectionOf(image.page)).append(imageElement(item, image, keepPlace));
       }
-      page = block.page;
-      nodes.push(blockElement(block));
+    };
+    for (const [i, block] of window.blocks.entries()) {
+      sectionOf(block.page).append(blockElement(block));
+      addImages(window.blocks[i + 1]?.start ?? Infinity);
     }
-    return nodes;
+    addImages(Infinity);
+  };
+  /** Puts a window before what is shown; a page that both have stays one section. */
+  const prepend = (/** @type {TextWindow} */ window) => {
+    const holder = document.createElement("div");
+    append(holder, window);
+    const [before, after] = /** @type {HTMLElement[]} */ ([holder.lastElementChild, body.firstElementChild]);
+    if (before && after && before.dataset.page === after.dataset.page) {
+      after.querySelector(".part-name")?.remove();
+      before.append(...after.childNodes);
+      after.remove();
+    }
+    body.prepend(...holder.childNodes);
+  };
+  const notePages = (/** @type {TextWindow} */ { pageKind, pages }) => {
+    if (!arePagesListed && pageKind === "page") pageStarts.value = pages;
+    else if (pages.length) textPages.value = { kind: pageKind, pages };
+    arePagesListed = true;
   };
   const replace = async (/** @type {number} */ at) => {
     const number = ++lastReplace;
     try {
-      const window = await fetchAt(at);
+      const pages = String(!arePagesListed);
+      const window = await fetchWindow({ at: String(Math.max(0, at)), pages });
       if (number !== lastReplace) return;
-      body.replaceChildren(...elements(window.blocks, null));
+      body.replaceChildren();
+      append(body, window);
       [first, last] = [window.blocks[0]?.start ?? 0, window.blocks.at(-1)?.end ?? 0];
       edges = window;
       headings.value = window.headings;
-      errorText.value = "";
+      notePages(window);
+      errorText.value = body.childElementCount ? "" : t("This document has no text.");
       mark();
       scrollTo(at);
+      notePage();
     } catch (error) {
       if (!abort.signal.aborted) errorText.value = /** @type {Error} */ (error).message;
     }
   };
   const grow = async () => {
     const isEnd = box.scrollTop + box.clientHeight > box.scrollHeight - MARGIN;
-    const at = isEnd && edges.next !== null ? edges.next : box.scrollTop < MARGIN ? edges.previous : null;
-    if (isLoading || at === null) return;
+    const [after, before] = [isEnd ? edges.next : null, box.scrollTop < MARGIN ? edges.previous : null];
+    if (isLoading || (after ?? before) === null) return;
     isLoading = true;
+    const number = lastReplace;
     try {
-      const window = await fetchAt(at);
-      if (at === edges.next) {
-        const blocks = window.blocks.filter((/** @type {Block} */ block) => block.start >= last);
-        body.append(...elements(blocks, pageOf(body.lastElementChild)));
-        last = Math.max(last, window.blocks.at(-1)?.end ?? last);
+      const window = await fetchWindow(after === null ? { before: String(before) } : { after: String(after) });
+      if (number !== lastReplace) return; // another place is shown meanwhile
+      if (after !== null) {
+        append(body, window);
+        last = window.blocks.at(-1)?.end ?? last;
         edges.next = window.next;
       } else {
-        const blocks = window.blocks.filter((/** @type {Block} */ block) => block.end <= first);
         const height = box.scrollHeight;
-        body.prepend(...elements(blocks, null));
+        prepend(window);
         box.scrollTop += box.scrollHeight - height;
-        first = Math.min(first, window.blocks[0]?.start ?? first);
+        first = window.blocks[0]?.start ?? first;
         edges.previous = window.previous;
       }
       const known = new Map([...headings.peek(), ...window.headings].map((heading) => [heading.start, heading]));
@@ -101,78 +142,56 @@ export function textView(item, title, passage, headings, wanted) {
       isLoading = false;
     }
   };
+  const blocks = () => /** @type {NodeListOf<HTMLElement>} */ (body.querySelectorAll(".text-block, .text-image"));
   const mark = () => {
     const current = passage.peek();
-    for (const element of /** @type {Iterable<HTMLElement>} */ (body.children)) {
-      const isIn = current !== null && rangeOf(element)[0] < current.end && rangeOf(element)[1] > current.start;
-      if (isIn && !element.classList.contains("passage")) markWords(element, current.words);
-      element.classList.toggle("passage", isIn && !element.classList.contains("part-name"));
-      for (const line of /** @type {Iterable<HTMLElement>} */ (element.querySelectorAll(".code-line"))) {
-        const [from, to] = rangeOf(line);
-        line.classList.toggle("passage", current !== null && from < current.end && to > current.start);
-      }
+    // The passage of an image's description has no characters of its own.
+    const end = current ? Math.max(current.end, current.start + 1) : 0;
+    const isIn = (/** @type {HTMLElement} */ element) =>
+      current !== null && rangeOf(element)[0] < end && rangeOf(element)[1] > current.start;
+    const show = (/** @type {HTMLElement} */ element) => {
+      if (isIn(element) && !element.classList.contains("passage")) markWords(element, current?.words ?? []);
+      element.classList.toggle("passage", isIn(element));
+    };
+    for (const element of blocks()) {
+      const lines = /** @type {NodeListOf<HTMLElement>} */ (element.querySelectorAll(LINES));
+      if (!lines.length) show(element);
+      for (const line of lines) show(line);
     }
   };
   const scrollTo = (/** @type {number} */ at) => {
-    const all = /** @type {HTMLElement[]} */ ([...body.querySelectorAll(".text-block, .code-line")]);
+    const all = /** @type {HTMLElement[]} */ ([...body.querySelectorAll(`.text-block, .text-image, ${LINES}`)]);
     const target = all.findLast((element) => rangeOf(element)[0] <= at) ?? all[0];
-    if (target) box.scrollTop += target.getBoundingClientRect().top - box.getBoundingClientRect().top - 72;
+    if (target) box.scrollTop += topOf(target) - topOf(box) - TOP;
+  };
+  const notePage = () => {
+    const sections = /** @type {HTMLElement[]} */ ([...body.children]);
+    const line = topOf(box) + Math.min(2 * TOP, box.clientHeight / 3);
+    const current = sections.findLast((section) => topOf(section) <= line) ?? sections[0];
+    currentPage.value = Number(current?.dataset.page ?? 1);
   };
   const showAt = (/** @type {number} */ at) => {
     if (at >= first && at < last) {
       mark();
       scrollTo(at);
+      notePage();
     } else replace(at);
   };
   effect(() => {
-    box.addEventListener("scroll", grow, { passive: true });
+    const onscroll = () => {
+      notePage();
+      grow();
+    };
+    box.addEventListener("scroll", onscroll, { passive: true });
     return () => abort.abort();
   });
   effect(
     () => passage.value,
-    (current) => showAt(current?.matches[0]?.[0] ?? current?.start ?? Math.max(0, wanted.peek())),
+    (current) => showAt(current?.matches[0]?.[0] ?? current?.start ?? Math.max(0, wantedAt.peek())),
   );
-  effect(() => wanted.value, (at) => at >= 0 && showAt(at));
+  effect(() => wantedAt.value, (at) => at >= 0 && showAt(at));
   return box;
 }
 
-/** @param {Element | null} element */
-const pageOf = (element) => Number(/** @type {HTMLElement} */ (element)?.dataset?.page) || null;
-
-/** @param {HTMLElement} element @returns {[number, number]} */
-const rangeOf = (element) => [Number(element.dataset.start ?? -1), Number(element.dataset.end ?? -1)];
-
-/** @param {Block} block */
-function blockElement(block) {
-  const element = document.createElement("div");
-  element.className = "text-block";
-  element.dataset.start = String(block.start);
-  element.dataset.end = String(block.end);
-  if (block.page !== null) element.dataset.page = String(block.page);
-  element.append(safeNodes(block.html));
-  const code = block.line === null ? null : element.querySelector("pre");
-  if (code) code.replaceWith(codeLines(code.textContent ?? "", block));
-  return element;
-}
-
-/** @param {string} text @param {Block} block */
-function codeLines(text, block) {
-  const lines = text.replace(/\n$/, "").split("\n");
-  const list = document.createElement("pre");
-  list.className = "code-lines";
-  list.tabIndex = 0;
-  // what is more than the text are the lines that open and close the code
-  const opening = block.line === 1 ? Math.max(0, block.end - block.start - text.length - 4) : 0;
-  let at = block.start + opening;
-  for (const [i, line] of lines.entries()) {
-    const row = document.createElement("span");
-    row.className = "code-line";
-    row.dataset.line = String((block.line ?? 1) + i);
-    row.dataset.start = String(at);
-    at += line.length + 1;
-    row.dataset.end = String(at);
-    row.textContent = `${line}\n`;
-    list.append(row);
-  }
-  return list;
-}
+/** @param {Element} element */
+const topOf = (element) => element.getBoundingClientRect().top;

@@ -95,7 +95,7 @@ function userAccount(user, role, signOut) {
   };
   return html`
     <p>${t("Signed in as {name} ({email}, role: {role}).", { name: user.name, email: user.email, role: t(role) })}</p>
-    <div class="row">${button(t("Sign out"), signOut)}${button(t("Sign out everywhere"), signOutEverywhere)}</div>
+    <div class="buttons">${button(t("Sign out"), signOut)}${button(t("Sign out everywhere"), signOutEverywhere)}</div>
     ${user.hasPassword ? passwordForm() : null} ${ownKeys()}
   `;
 }
@@ -119,7 +119,7 @@ function passwordForm() {
     }
   };
   return html`
-    <form class="stack" @submit=${submit}>
+    <form class="fields" @submit=${submit}>
       ${textField({ label: t("Current password"), name: "current", type: "password", required: true })}
       ${textField({
         label: t("New password"),

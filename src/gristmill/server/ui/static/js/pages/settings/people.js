@@ -1,5 +1,5 @@
 // @ts-check
-/** The users and groups of the organisation: lists, dialogs that create one, and what can be done with each. */
+/** The users and groups of the organisation: lists, dialogs that create or edit one, and what can be done with each. */
 
 import { api, fetchAll } from "../../api.js";
 import { button, iconButton } from "../../components/button.js";
@@ -17,7 +17,7 @@ import { resource } from "../../resource.js";
 /** @import { Resource } from "../../resource.js" */
 /**
  * @typedef {{id: string, name: string, email: string, role: string, active: boolean, source: string,
- *   signedInAt: string | null}} User
+ *   hasPassword: boolean, signedInAt: string | null}} User
  * @typedef {{id: string, name: string, source: string, memberCount: number}} Group
  * @typedef {{id: string, type: "user" | "group", name: string, email: string | null}} Member
  */
@@ -27,11 +27,11 @@ export function peopleSection() {
   const users = resource(() => fetchAll("/users"));
   /** @type {Resource<Group[]>} */
   const groups = resource(() => fetchAll("/groups"));
-  const newUser = () => openUserDialog(() => users.refresh());
+  const newUser = () => openUserDialog(null, () => users.refresh());
   const newGroup = () => openGroupDialog(() => groups.refresh());
   const userRows = each(
     () => users.value.value ?? [],
-    (user) => user.id,
+    (user) => `${user.id} ${user.name}`, // its buttons have the name
     (user) => userRow(user, users),
   );
   const groupRows = each(
@@ -64,6 +64,7 @@ const noGroups = () =>
 /** @param {Signal<User>} user @param {Resource<User[]>} users */
 function userRow(user, users) {
   const { id, name } = user.peek();
+  const edit = () => openUserDialog(user.peek(), () => users.refresh());
   const setActive = (/** @type {boolean} */ active) => change(users, () => api.patch(`/users/${id}`, { active }));
   const remove = async () => {
     const isConfirmed = await confirm({
@@ -88,6 +89,7 @@ function userRow(user, users) {
         <span class="dim cut">${() => user.value.email}</span>
       </span>
       <span class="dim right small-text hide-phone">${lastSignIn}</span>
+      ${button(t("Edit"), edit, { small: true, title: t("Edit {name}", { name }) })}
       ${toggle} ${iconButton(t("Delete {name}", { name }), "trash", remove)}
     </div>
   `;
@@ -122,44 +124,56 @@ async function change(list, request) {
   await list.refresh();
 }
 
-/** @param {() => void} oncreated */
-function openUserDialog(oncreated) {
+/** @param {User | null} existing @param {() => void} onsaved */
+function openUserDialog(existing, onsaved) {
   const errors = noErrors();
-  openForm(t("New user"), errors, () => userFields(errors), async (data) => {
+  const title = existing ? t("Edit {name}", { name: existing.name }) : t("New user");
+  const save = async (/** @type {FormData} */ data) => {
     const password = String(data.get("password"));
-    await api.post("/users", {
+    const user = {
       email: String(data.get("email")).trim(),
       name: String(data.get("name")).trim() || undefined,
       role: data.get("role"),
       password: password || undefined,
-    });
-    oncreated();
-  });
+    };
+    await (existing ? api.patch(`/users/${existing.id}`, user) : api.post("/users", user));
+    onsaved();
+  };
+  openForm(title, errors, () => userFields(existing, errors), save, existing ? t("Save") : t("Create"));
 }
 
-/** @param {Errors} errors */
-const userFields = (errors) => [
+/** @param {User | null} existing */
+function passwordHint(existing) {
+  if (existing?.hasPassword) {
+    return t("At least 10 characters. A new one signs them out. Leave it empty to keep the current one.");
+  }
+  return t("At least 10 characters. Without one they sign in at the OpenID provider.");
+}
+
+/** @param {User | null} existing @param {Errors} errors */
+const userFields = (existing, errors) => [
   textField({
     label: t("Email address"),
     name: "email",
     type: "email",
+    value: existing?.email,
     required: true,
     focus: true,
     error: () => errors.value.email,
   }),
-  textField({ label: t("Name"), name: "name", error: () => errors.value.name }),
+  textField({ label: t("Name"), name: "name", value: existing?.name, error: () => errors.value.name }),
   selectField({
     label: t("Role"),
     name: "role",
-    value: "reader",
+    value: existing?.role ?? "reader",
     choices: [["reader", t("reader")], ["editor", t("editor")], ["admin", t("admin")]],
     hint: t("Readers can search, editors can also add and delete, admins can do everything."),
   }),
   textField({
-    label: t("Password"),
+    label: existing?.hasPassword ? t("New password") : t("Password"),
     name: "password",
     type: "password",
-    hint: t("At least 10 characters. Without one they sign in at the OpenID provider."),
+    hint: passwordHint(existing),
     error: () => errors.value.password,
   }),
 ];
@@ -169,23 +183,24 @@ function openGroupDialog(oncreated) {
   const errors = noErrors();
   const fields = () =>
     textField({ label: t("Name"), name: "name", required: true, focus: true, error: () => errors.value.name });
-  openForm(t("New group"), errors, fields, async (data) => {
+  const create = async (/** @type {FormData} */ data) => {
     await api.post("/groups", { name: String(data.get("name")).trim() });
     oncreated();
-  });
+  };
+  openForm(t("New group"), errors, fields, create, t("Create"));
 }
 
 /**
  * @param {string} title @param {Errors} errors @param {() => Node | Node[]} fields
- * @param {(data: FormData) => Promise<void>} create
+ * @param {(data: FormData) => Promise<void>} save @param {string} action
  */
-function openForm(title, errors, fields, create) {
+function openForm(title, errors, fields, save, action) {
   const errorText = signal("");
   dialog(title, (close) => {
     const submit = async (/** @type {Event} */ event) => {
       event.preventDefault();
       try {
-        await create(new FormData(/** @type {HTMLFormElement} */ (event.target)));
+        await save(new FormData(/** @type {HTMLFormElement} */ (event.target)));
         close();
       } catch (error) {
         errors.value = fieldErrors(error);
@@ -199,7 +214,7 @@ function openForm(title, errors, fields, create) {
         </div>
         <footer>
           ${button(t("Cancel"), close, { kind: "quiet" })}
-          <button type="submit" class="button primary">${t("Create")}</button>
+          <button type="submit" class="button primary">${action}</button>
         </footer>
       </form>
     `;

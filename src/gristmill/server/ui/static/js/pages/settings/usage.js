@@ -7,7 +7,7 @@ import { button, iconButton } from "../../components/button.js";
 import { confirm, dialog } from "../../components/dialog.js";
 import { fieldErrors, noErrors, selectField, textField } from "../../components/form.js";
 import { bar, emptyState, errorBanner } from "../../components/status.js";
-import { html, signal } from "../../core.js";
+import { computed, html, signal } from "../../core.js";
 import { formatDay, formatNumber, t } from "../../i18n.js";
 import { resource } from "../../resource.js";
 
@@ -155,12 +155,16 @@ function openLimitDialog(onset) {
         errorText.value = Object.keys(errors.peek()).length ? "" : /** @type {Error} */ (error).message;
       }
     };
+    // Made again only if a base comes, goes or is renamed: with every change of one, the choice would be lost.
+    const baseNames = computed(() => JSON.stringify(namedBases()));
+    let chosen = "";
     const baseField = () =>
       selectField({
         label: t("Base"),
         name: "base",
-        value: "",
-        choices: [["", t("all bases")], ...namedBases()],
+        value: chosen,
+        choices: [["", t("all bases")], ...JSON.parse(baseNames.value)],
+        onchange: (value) => (chosen = value),
       });
     return html`
       <form @submit=${submit}>

@@ -1,0 +1,176 @@
+"""From a search to the reader and back: its hits, its filters and its marked words stay."""
+
+import json
+import re
+from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.readers import samples
+from tests.ui.harness import ApiHelper, Tabs, violations
+from tests.ui.test_reader import add_files
+
+pytestmark = pytest.mark.browser
+
+WORD = f"tapir{uuid4().hex[:6]}"
+
+
+def query_of(page: Page) -> dict[str, list[str]]:
+    """The parameters of the page's address."""
+    return parse_qs(urlsplit(page.url).query)
+
+
+def test_a_hit_of_the_search_over_all_bases_keeps_that_search(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    """Its hits in two bases by j and k, and back to it with its bases, mode and filters."""
+    bases = [api.create_base(f"Zoo {number} {WORD}") for number in range(2)]
+    for number, base in enumerate(bases):
+        add_files(api, base, {f"animals-{number}.md": f"# Animals\n\nA {WORD} sleeps.".encode()})
+        api.add_notes(base, f"A note about a {WORD}.")
+    chosen = f"q={WORD}&mode=text&bases={','.join(bases)}&types=file"
+    page.goto(f"{ui_url}/search?{chosen}")
+    expect(page.locator(".hit")).to_have_count(2)
+    page.locator(".hit a").first.click()
+    expect(page.get_by_text("hit 1 of 2")).to_be_visible()
+    first = urlsplit(page.url).path
+    page.keyboard.press("j")
+    expect(page.get_by_text("hit 2 of 2")).to_be_visible()
+    assert urlsplit(page.url).path.split("/")[2] != first.split("/")[2]  # it is in the other base
+    expect(page.locator(".text-block mark").first).to_have_text(WORD)
+    page.get_by_role("button", name="Details").click()
+    page.get_by_role("link", name="Open reader").click()
+    expect(page.get_by_role("button", name="Back to search")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page).to_have_url(re.compile(r"/search\?"))
+    assert query_of(page) == parse_qs(chosen)
+    expect(page.locator(".hit")).to_have_count(2)
+
+
+def test_a_hit_of_a_base_keeps_its_mode_filter_and_lowest_score(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    base = api.create_base("Zoo")
+    add_files(api, base, {"animals.md": b"# Animals\n\nA tapir sleeps."})
+    api.add_notes(base, "A tapir and its calf.")
+    for chosen, n in (("q=tapir&mode=text&types=file", 1), ("q=tapir&mode=text&min=0.01", 2)):
+        page.goto(f"{ui_url}/b/{base}?{chosen}")
+        expect(page.locator(".hit")).to_have_count(n)
+        page.locator(".hit a").first.click()
+        expect(page.get_by_text(f"hit 1 of {n}")).to_be_visible()
+        with page.expect_request("**/search") as request:
+            page.reload()
+        sent = json.loads(request.value.post_data or "{}")
+        assert sent.get("minScore") == (0.01 if "min=" in chosen else None)
+        page.get_by_role("button", name="Back to search").click()
+        expect(page).to_have_url(f"{ui_url}/b/{base}?{chosen}")
+
+
+def test_words_after_emoji_are_marked_where_they_are(page: Page, ui_url: str, api: ApiHelper) -> None:
+    """The server counts code points, of which an emoji is one; also where lines of code begin."""
+    base = api.create_base("Emoji")
+    lines = "".join(f'say("😀😀😀😀😀😀 {number}")\n' for number in range(30))
+    code = f"{lines}def tapir():\n    return 1\n\n\n{lines}"
+    add_files(api, base, {"zoo.py": code.encode()})
+    api.add_notes(base, "😀😀😀😀 team plan. The tapir sleeps.")
+    page.goto(f"{ui_url}/b/{base}?q=tapir&mode=text")
+    page.locator(".hit", has_text="team plan").get_by_role("link").click()
+    expect(page.locator(".text-block mark")).to_have_text(["tapir"])
+    page.keyboard.press("Escape")
+    page.locator(".hit", has_text="zoo.py").get_by_role("link").click()
+    line = page.locator(".code-line", has_text="def tapir")
+    expect(line).to_have_class(re.compile("passage"))
+    chunk = query_of(page)["chunk"][0]
+    item = urlsplit(page.url).path.split("/")[4]
+    chunks = api.http.get(f"/api/knowledge-items/{item}/chunks").json()["items"]
+    start = next(found["start"] for found in chunks if found["id"] == chunk)
+    at = code.index("def tapir") + (start - code.index(next(c for c in chunks if c["id"] == chunk)["text"]))
+    expect(line).to_have_attribute("data-start", str(at))
+
+
+def test_an_explanation_says_all_where_all_words_of_the_query_are_there(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    """A query of one word too, in English and in Chinese; scores still weigh how little one word says."""
+    base = api.create_base("Words")
+    api.add_notes(base, "# Ice\n\nThe walrus sleeps on the ice.", "# 组件\n\n一个组件处理文件的事件。")
+    page.goto(f"{ui_url}/b/{base}")
+    expect(page.get_by_role("row").nth(1)).to_contain_text("Indexed")
+    for query, words in (
+        ("walrus", "It has “walrus”: all that you asked for."),
+        ("组件", "It has “组件”: all that you asked for."),
+        ("walrus bakery", "It has “walrus”: about half of what you asked for."),
+    ):
+        page.goto(f"{ui_url}/b/{base}?q={query}&mode=text&explain=1")
+        expect(page.locator(".hit")).to_have_count(1)
+        expect(page.locator(".hit")).to_contain_text(words)
+
+
+def test_side_by_side_the_text_follows_the_pages(page: Page, ui_url: str, api: ApiHelper) -> None:
+    """From the address, by the arrows and by scrolling; a passage stays in view on its page."""
+    base = api.create_base("Pages")
+    filler = "".join(f"\nSack {number} of the ledger." for number in range(30))
+    texts = [f"Page {number} of the ledger.{filler}" for number in range(1, 13)]
+    texts[8] += "\nA bittern booms."
+    item = add_files(api, base, {"ledger.pdf": samples.pdf(texts)})["ledger.pdf"]
+    region = page.get_by_role("region", name="Text")
+
+    def expect_both_at(number: int) -> None:
+        expect(page.get_by_text(f"page {number} of 12")).to_be_visible()
+        expect(region.locator(f'[data-page="{number}"] > .part-name')).to_be_in_viewport()
+        expect(region.locator(f'[data-page="{number - 1}"] > .part-name')).not_to_be_in_viewport()
+
+    page.goto(f"{ui_url}/b/{base}/i/{item}/read?view=both&page=4")
+    expect_both_at(4)
+    page.keyboard.press("ArrowRight")
+    expect_both_at(5)
+    page.get_by_role("region", name="Pages").evaluate("region => region.scrollTop = 0")
+    expect_both_at(1)
+    page.goto(f"{ui_url}/b/{base}?q=bittern&mode=text")
+    page.locator(".hit a").click()
+    expect(page.locator(".page-mark-box.match")).to_be_in_viewport()
+    page.get_by_role("button", name="Side by side").click()
+    expect(region.locator("mark")).to_be_in_viewport()
+    page.keyboard.press("ArrowRight")
+    expect_both_at(10)
+    page.keyboard.press("ArrowLeft")
+    expect(region.locator("mark")).to_be_in_viewport()
+
+
+def test_a_link_to_the_place_is_copied_and_an_unknown_document_is_explained(
+    tabs: Tabs, ui_url: str, api: ApiHelper
+) -> None:
+    base = api.create_base("Links")
+    item = add_files(api, base, {"two.pdf": samples.pdf(["A heron.", "A bittern."])})["two.pdf"]
+    tabs.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = tabs.open(f"{ui_url}/b/{base}?q=heron&mode=text")
+    page.locator(".hit a").click()
+    expect(page.locator(".page-mark-box.match")).to_be_visible()
+    copy = page.get_by_role("button", name="Copy link to this place")
+    copy.click()
+    expect(page.get_by_text("Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_text("page 2 of 2")).to_be_visible()
+    copy.click()
+    expect(page.get_by_text("Copied")).to_have_count(2)
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert "chunk=" not in link
+    page.goto(link)
+    expect(page.get_by_text("page 2 of 2")).to_be_visible()
+    page.goto(f"{ui_url}/b/{base}/i/{uuid4()}/read")
+    expect(page.get_by_role("heading", name="No content to show")).to_be_visible()
+    assert violations(page) == []
+    assert item in link
+
+
+def test_the_search_page_opens_with_the_focus_in_its_field(page: Page, ui_url: str, api: ApiHelper) -> None:
+    api.create_base("Focus")
+    page.goto(f"{ui_url}/search")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.get_by_role("link", name="Bases", exact=True).click()
+    expect(page).to_have_url(f"{ui_url}/")
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Search").click()
+    expect(page.get_by_role("searchbox")).to_be_focused()
