@@ -31,6 +31,13 @@ class ServeProcess:
         headers = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
         return httpx.Client(base_url=self.url, headers=headers, timeout=30, trust_env=False, verify=False)
 
+    def child_pids(self) -> dict[str, int]:
+        """The pids of the processes that it runs, by their names: `server-1`, `worker-1`."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        names = {Path(f"/proc/{child}/comm").read_text().strip(): int(child) for child in children}
+        return {name.removeprefix("gm-"): pid for name, pid in names.items() if name.startswith("gm-")}
+
     def kill(self) -> None:
         """kill -9, and see it gone."""
         self.process.kill()

@@ -71,6 +71,7 @@ async def test_a_change_takes_effect_when_the_folder_is_listed_again(
     other_settings: dict[str, object] = {
         "assetReuse": "any",
         "emptyDocuments": "fail",
+        "render": "never",
         "minScore": 0.0,
         "questions": "off",
         "synonyms": [],

@@ -186,7 +186,14 @@ def test_every_reason_for_leaving_something_out_is_described_and_counted_somewhe
         "duplicate"
     }
     # Of crawled sites: by the address, by robots.txt, by the response, and by the limits.
-    reasons |= {*get_args(LeftOutReason), "disallowed", "noindex", "unreachable", "over_limit"}
+    reasons |= {
+        *get_args(LeftOutReason),
+        "disallowed",
+        "noindex",
+        "not_rendered",
+        "unreachable",
+        "over_limit",
+    }
     table = sections(read(PAGE))["`GET /api/knowledge-items/{item_id}`"].partition("in `leftOut`")[2]
     descriptions = {
         reason
