@@ -347,7 +347,9 @@ async def test_a_document_that_fails_while_others_go_well_is_at_fault(
     move = await running
     assert isinstance(move, retry.Postpone)
     assert move.counted
-    assert sorted((await worker.statuses()).values()) == ["completed"] * 7 + ["reading"]
+    statuses = await worker.statuses()
+    assert statuses.pop("n3") in {"reading", "embedding"}  # progress is shown at most every 300 ms
+    assert [*statuses.values()] == ["completed"] * 7
 
 
 async def test_a_cancelled_document_ends_the_call_that_only_it_waits_for(

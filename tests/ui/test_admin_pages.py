@@ -4,7 +4,7 @@ import re
 from uuid import uuid4
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.connectors.fakes.github import FakeGitHub
 from tests.connectors.fakes.tool import serve_fake
@@ -238,6 +238,26 @@ def test_a_webhook_is_created_tested_paused_and_deleted(page: Page, ui_url: str)
     page.get_by_role("menuitem", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.get_by_role("link", name="127.0.0.1:9/unused")).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("address", "endpoint", "thing"),
+    [("/connectors", "connectors", "connector"), ("/events/webhooks", "webhooks", "webhook")],
+)
+def test_actions_of_a_pane_wait_for_what_they_act_on(
+    page: Page, ui_url: str, address: str, endpoint: str, thing: str
+) -> None:
+    """Before the list is there, its menu would be empty. An address of something that is gone says so."""
+    requests: list[Route] = []
+    page.route(re.compile(rf"/api/{endpoint}(\?|$)"), requests.append)
+    page.goto(f"{ui_url}{address}/{uuid4()}")
+    pane = page.get_by_role("complementary", name=thing.capitalize())
+    expect(pane).to_be_visible()
+    expect(pane.get_by_role("button")).to_have_count(0)
+    for request in requests:
+        request.continue_()
+    expect(pane).to_contain_text(f"{thing.capitalize()} not found")
+    expect(pane.get_by_role("button")).to_have_count(0)
 
 
 # ── settings ─────────────────────────────────────────────────────────────────────────────────────────────

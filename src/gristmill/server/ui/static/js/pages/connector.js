@@ -7,7 +7,7 @@ import { button } from "../components/button.js";
 import { dialog } from "../components/dialog.js";
 import { icon } from "../components/icon.js";
 import { kebab } from "../components/menu.js";
-import { relativeTime } from "../components/status.js";
+import { emptyState, relativeTime } from "../components/status.js";
 import { showError, toast } from "../components/toast.js";
 import { computed, each, effect, html, signal } from "../core.js";
 import { describeCron } from "../cron.js";
@@ -45,6 +45,13 @@ export function connectorPane(id, connector, list, route) {
   const run = computed(() => runs.value.value?.find((other) => other.id === chosen.value) ?? null);
   const checkResult = signal(/** @type {any} */ (null));
   const name = () => connector.value?.name ?? t("Connector");
+  const isLoaded = computed(() => Boolean(connector.value));
+  const isMissing = computed(() => Boolean(list.value.value) && !connector.value);
+  const actions = () =>
+    html`
+      ${syncOrCancelButton(id, connector, runs, list)}
+      ${kebab(t("More for this connector"), () => menuEntries(connector.peek(), list, checkResult))}
+    `;
   const rows = each(
     () => runs.value.value ?? [],
     (item) => item.id,
@@ -55,10 +62,10 @@ export function connectorPane(id, connector, list, route) {
       <header class="pane-top">
         <a class="icon-button hide-desk" href="/connectors" aria-label="${t("Back")}">${icon("back")}</a>
         <h2 class="cut grow">${name}</h2>
-        ${syncOrCancelButton(id, connector, runs, list)}
-        ${kebab(t("More for this connector"), () => menuEntries(connector.peek(), list, checkResult))}
+        ${() => (isLoaded.value ? actions() : null)}
       </header>
       <div class="scroll">
+        ${() => (isMissing.value ? emptyState("plug", t("Connector not found"), t("It may have been deleted.")) : null)}
         ${() => (connector.value ? connectorFacts(connector.value) : null)}
         <div class="pad-x" role="status">${() => checkResultView(checkResult.value)}</div>
         ${() => syncError(connector.value)}

@@ -132,15 +132,22 @@ function webhookPane(id, webhook, list) {
       </div>
     `
     : null);
+  const isLoaded = computed(() => Boolean(webhook.value));
+  const isMissing = computed(() => Boolean(list.value.value) && !webhook.value);
+  const actions = () =>
+    html`
+      ${button(t("Test"), () => testWebhook(id), { small: true })}
+      ${kebab(t("More for this webhook"), () => menuEntries(webhook.peek(), list))}
+    `;
   return html`
     <aside class="pane" aria-label="${t("Webhook")}">
       <header class="pane-top">
         <a class="icon-button hide-desk" href="/events/webhooks" aria-label="${t("Back")}">${icon("back")}</a>
         <h2 class="cut grow">${() => webhook.value?.url ?? t("Webhook")}</h2>
-        ${button(t("Test"), () => testWebhook(id), { small: true })}
-        ${kebab(t("More for this webhook"), () => menuEntries(webhook.peek(), list))}
+        ${() => (isLoaded.value ? actions() : null)}
       </header>
       <div class="scroll">
+        ${() => (isMissing.value ? emptyState("link", t("Webhook not found"), t("It may have been deleted.")) : null)}
         ${() => (webhook.value ? webhookFacts(webhook.value) : null)}
         ${() => webhookError(webhook.value)}
         ${title}
