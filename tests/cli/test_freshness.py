@@ -38,3 +38,17 @@ def test_rules_are_set_sources_checked_and_deletions_taken_back(run: RunCommand,
     taken_back = run("base", "exclusions", "notes", "--take-back", exclusion["id"]).stdout
     assert taken_back == "1 exclusion removed. The next check finds the sources again.\n"
     assert run("base", "exclusions", "notes").stdout == "Nothing was deleted from containers of this base.\n"
+
+
+def test_a_folder_is_added_with_a_rule_and_unwatched(run: RunCommand, tmp_path: Path) -> None:
+    """Both are in force from the start; options that apply to nothing are refused, and nothing is added."""
+    (tmp_path / "stones.md").write_text("Both stones are dressed in spring.")
+    folder = str(tmp_path)
+    assert run("add", "mill", "--note", "rye", "--every", "1h").code == "not_refreshable"
+    assert run("add", "mill", str(tmp_path / "stones.md"), "--no-watch").code == "not_watchable"
+    assert run("add", "mill", folder, "--every", "1h", "--cron", "0 6 * * 1").code == "bad_option"
+    assert json.loads(run("base", "list", "--json").stdout) == []
+    added = json.loads(run("add", "mill", folder, "--every", "1h", "--no-watch", "--json").stdout)
+    shown = json.loads(run("item", "show", added["created"][0]["id"], "--json").stdout)
+    assert shown["refresh"] == {"every": "1h", "cron": None}
+    assert shown["freshness"]["watch"]["state"] == "off"

@@ -54,7 +54,8 @@ RUN = (
     "gristmill embedder ",
     "gristmill mcp install",
     "gristmill base create notes --embedder",
-    "gristmill base refresh",  # these three by tests/cli/test_freshness.py
+    "gristmill add handbook ~/handbook --every",  # these four by tests/cli/test_freshness.py
+    "gristmill base refresh",
     "gristmill base exclusions",
     "gristmill item refresh",
     "gristmill base retention",  # these four by tests/cli/test_retention.py

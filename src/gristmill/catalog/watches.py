@@ -40,6 +40,11 @@ class FreeWatch:
     reason_code: str | None
 
 
+async def begin_watch(tx: Tx, item_id: ItemId) -> None:
+    """Watch a new folder if that is cheap. One that is added again keeps what was wanted of it."""
+    await queries.run(tx, "begin_watch", id=item_id)
+
+
 async def want_watch(tx: Tx, item_id: ItemId, wanted: bool | None) -> None:
     """Set whether a folder is watched; None: if that is cheap."""
     await queries.run(tx, "want_watch", id=item_id, wanted=wanted)

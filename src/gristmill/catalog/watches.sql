@@ -1,3 +1,9 @@
+-- name: begin_watch
+-- Watches a folder if that is cheap; one that was added before begins again, and is wanted as before.
+insert into folder_watch (item_id, wanted, state) values (%(id)s, null, 'waiting')
+on conflict (item_id) do update set state = case when folder_watch.wanted is false then 'off' else 'waiting' end, reason_code = null,
+       reason = null, owner = null, lease_until = null, changed_at = clock_now();
+
 -- name: want_watch
 -- Sets whether a folder is watched; null: if that is cheap.
 insert into folder_watch (item_id, wanted, state) values (%(id)s, %(wanted)s, case when %(wanted)s::boolean is false then 'off' else 'waiting' end)

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gristmill import clock
 from gristmill.cli.client_session import ClientSession, Refused
+from gristmill.cli.common import refresh_rule
 from gristmill.errors import Permanent
 
 POLL_INTERVAL = timedelta(milliseconds=300)
@@ -69,6 +70,25 @@ def items_to_add(
             "--ignore applies to folders, but no folder is being added. Remove the option.",
             code="nothing_to_ignore",
         )
+    return items
+
+
+def with_freshness(
+    items: list[dict[str, Any]], every: str | None, cron: str | None, *, watch: bool | None
+) -> list[dict[str, Any]]:
+    """The items of a request with when their sources are checked, and whether folders are watched."""
+    if every is not None or cron is not None:
+        rule = refresh_rule(every, cron)
+        if all(item["type"] == "note" for item in items):
+            raise Refused("--every and --cron apply to paths and URLs. Remove them.", code="not_refreshable")
+        items = [item if item["type"] == "note" else {**item, "refresh": rule} for item in items]
+    if watch is not None:
+        if not any(item["type"] == "directory" for item in items):
+            raise Refused(
+                "--watch and --no-watch apply to folders, but no folder is being added. Remove the option.",
+                code="not_watchable",
+            )
+        items = [{**item, "watch": watch} if item["type"] == "directory" else item for item in items]
     return items
 
 
@@ -223,6 +243,11 @@ async def _upload_and_add(
             others.append(index)
         elif entry := _refusal_entry(index, item):
             response["failed"].append(entry)
+        elif "refresh" in item:
+            message = "A server elsewhere can't check files of this machine. Remove --every or --cron."
+            response["failed"].append(
+                _failed_entry(index, item["path"], code="not_refreshable", message=message)
+            )
         else:
             _append(response, dict(await session.client.upload(base_id, [item["path"]])), [index])
     if others:

@@ -33,11 +33,16 @@ from gristmill.cli.common import (
     AsJson,
     BaseName,
     CrawlDepth,
+    CrawlExclude,
+    CrawlInclude,
     CrawlPages,
+    Cron,
     DataDir,
     DryRun,
+    Every,
     OptionalBase,
     Render,
+    Watch,
     choose_server,
     load_settings,
     run_async,
@@ -158,21 +163,12 @@ def add(
     ] = False,
     pages: CrawlPages = None,
     depth: CrawlDepth = None,
-    include: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--include",
-            metavar="PATTERN",
-            help="Crawl only addresses like this, such as '/docs/*'; may be repeated.",
-        ),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--exclude", metavar="PATTERN", help="Do not crawl addresses like this; may be repeated."
-        ),
-    ] = None,
+    include: CrawlInclude = None,
+    exclude: CrawlExclude = None,
     render: Render = None,
+    every: Every = None,
+    cron: Cron = None,
+    watch: Watch = None,
     wait: Annotated[
         bool,
         typer.Option("--wait", help="Wait until everything is searchable; exit with 1 if an item failed."),
@@ -187,6 +183,7 @@ def add(
     options = {"maxPages": pages, "maxDepth": depth, "include": include, "exclude": exclude}
     rules = adding.crawl_rules(options, crawl=crawl)
     items = adding.items_to_add(things or [], note or [], ignore or [], rules, render)
+    items = adding.with_freshness(items, every, cron, watch=watch)
 
     async def run(session: Any) -> adding.CommandResult:
         if dry_run:

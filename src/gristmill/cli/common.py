@@ -52,6 +52,13 @@ class RenderOption(StrEnum):
     ALWAYS = "always"
 
 
+Every = Annotated[
+    str | None, typer.Option(metavar="INTERVAL", help="Check after this time: 30m, 12h, 1d or 2w; never.")
+]
+Cron = Annotated[
+    str | None, typer.Option(metavar="TIMES", help="Check at the times of a cron expression, in UTC.")
+]
+Watch = Annotated[bool | None, typer.Option("--watch/--no-watch", help="Watch a folder, or don't.")]
 CrawlPages = Annotated[
     int | None,
     typer.Option(
@@ -63,6 +70,18 @@ CrawlDepth = Annotated[
     typer.Option(
         "--depth", metavar="N", min=0, max=50, help="Most links from the start page to a page; 5 by default."
     ),
+]
+CrawlInclude = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--include",
+        metavar="PATTERN",
+        help="Crawl only addresses like this, such as '/docs/*'; may be repeated.",
+    ),
+]
+CrawlExclude = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", metavar="PATTERN", help="Do not crawl addresses like this; may be repeated."),
 ]
 Render = Annotated[
     RenderOption | None,
@@ -157,3 +176,10 @@ def run_async(work: Coroutine[Any, Any, Result]) -> Result:
     """Run a coroutine on a new event loop."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(work)
+
+
+def refresh_rule(every: str | None, cron: str | None) -> dict[str, str]:
+    """The rule that `--every` or `--cron` gives."""
+    if (every is None) == (cron is None):
+        raise Invalid("Pass either --every or --cron.", code="bad_option")
+    return {"every": every} if every is not None else {"cron": cron or ""}

@@ -5,25 +5,21 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from gristmill.cli.common import AsJson, BaseName, DataDir, run_with_client
+from gristmill.cli.common import (
+    AsJson,
+    BaseName,
+    Cron,
+    DataDir,
+    Every,
+    Watch,
+    refresh_rule,
+    run_with_client,
+)
 from gristmill.cli.item_changes import item_cli
 from gristmill.cli.item_commands import ItemId
 from gristmill.cli.output import console, new_table, plural, print_json
 from gristmill.cli.question_commands import base_cli
 from gristmill.errors import Invalid
-
-Every = Annotated[
-    str | None, typer.Option(metavar="INTERVAL", help="Check after this time: 30m, 12h, 1d or 2w; never.")
-]
-Cron = Annotated[
-    str | None, typer.Option(metavar="TIMES", help="Check at the times of a cron expression, in UTC.")
-]
-
-
-def _rule(every: str | None, cron: str | None) -> dict[str, str]:
-    if (every is None) == (cron is None):
-        raise Invalid("Pass either --every or --cron.", code="bad_option")
-    return {"every": every} if every is not None else {"cron": cron or ""}
 
 
 def _rule_text(rule: dict[str, Any] | None) -> str:
@@ -42,7 +38,7 @@ def refresh_base(
     """Set when folders, files on the disk, pages and sitemaps of a base are checked for changes."""
     from gristmill.cli.add import base_id_by_name
 
-    rule = _rule(every, cron)
+    rule = refresh_rule(every, cron)
 
     async def run(session: Any) -> dict[str, Any]:
         base_id = await base_id_by_name(session, name, create=False)
@@ -120,9 +116,7 @@ def refresh_item(
     inherit: Annotated[
         bool, typer.Option("--inherit", help="Use the rule of its container or base.")
     ] = False,
-    watch: Annotated[
-        bool | None, typer.Option("--watch/--no-watch", help="Watch a folder, or don't.")
-    ] = None,
+    watch: Watch = None,
     as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
@@ -133,7 +127,7 @@ def refresh_item(
     if every is not None or cron is not None or inherit:
         if inherit and (every is not None or cron is not None):
             raise Invalid("Pass either --inherit or a time.", code="bad_option")
-        changes["refresh"] = None if inherit else _rule(every, cron)
+        changes["refresh"] = None if inherit else refresh_rule(every, cron)
     path = f"/knowledge-items/{parse_id(item_id)}"
 
     async def run(session: Any) -> dict[str, Any]:

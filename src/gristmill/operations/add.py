@@ -15,7 +15,7 @@ Killed before the commit: nothing was added. Killed after: every row has its job
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 from uuid import UUID, uuid4
 
@@ -25,6 +25,7 @@ from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Transient, WorkError
 from gristmill.jobs import Priority, QueueLimits
 from gristmill.operations import freshness, guards
+from gristmill.operations.freshness import FreshnessChoice
 from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
 from gristmill.operations.rename import enqueue_indexing
 from gristmill.sources import Source
@@ -37,12 +38,13 @@ OnConflict = Literal["rename", "skip", "replace"]
 
 @dataclass(frozen=True)
 class ItemToAdd:
-    """An item to add, the source to probe (None for an upload, which is stored already), and its path, URL or name as
-    the caller gave it, where that differs from the title."""
+    """An item to add, the source to probe (None for an upload, which is stored already), its path, URL or name as the caller
+    gave it, where that differs from the title, and how it is to be kept fresh."""
 
     item: NewItem
     source: Source | None
     path: str = ""
+    freshness: FreshnessChoice = field(default_factory=FreshnessChoice)
 
 
 @dataclass(frozen=True)
@@ -111,13 +113,15 @@ async def add(
                 code="upload_lost",
             )
         container_id = parent.id if parent else None
-        created, skipped = await _file_items(tx, base, container_id, accepted, on_conflict, released, cause)
+        filed, skipped = await _file_items(tx, base, container_id, accepted, on_conflict, released, cause)
+        created = [item for _, item in filed]
         await usage.name_caller(tx, cause)
         await catalog.touch_bases(tx, [base.id])
         if on_filed is not None:
             await on_filed(tx, created)
         await faults.point("add.rows_inserted")
         await freshness.begin_refreshing(tx, base, created)
+        await freshness.apply_choices(tx, _choices(entries, filed))
         await exclusions.remove_exclusions_by_source(tx, base.id, [item for _, item in accepted])
         await enqueue_next_jobs(
             tx, base, created, Priority.INTERACTIVE if len(created) <= INTERACTIVE_BATCH else Priority.NORMAL
@@ -154,39 +158,54 @@ async def _file_items(
     on_conflict: OnConflict,
     released: list[bytes | None],
     cause: UUID,
-) -> tuple[list[Item], list[SkippedItem]]:
+) -> tuple[list[tuple[int, Item]], list[SkippedItem]]:
+    """Insert or replace items. Returns what was filed, each with its index in the request, and what was skipped."""
     items = [item for _, item in accepted]
+    indexes = [index for index, _ in accepted]
     if on_conflict == "rename":
         items = await _with_free_keys(tx, base, parent_id, items)
-        return await catalog.insert_items(tx, base.id, parent_id, items, cause=cause), []
+        inserted = await catalog.insert_items(tx, base.id, parent_id, items, cause=cause)
+        return [*zip(indexes, inserted, strict=True)], []
     existing = await catalog.find_existing(tx, base.id, parent_id, items)
     # Of equal items within one request the first counts, or with replace the last.
     first = {_identity(item): place for place, item in reversed(list(enumerate(items)))}
     last = {_identity(item): place for place, item in enumerate(items)}
     chosen = set((last if on_conflict == "replace" else first).values())
     fresh = [place for place in sorted(chosen) if place not in existing]
-    created: list[Item] = []
+    inserted: list[Item] = []
     if fresh:
-        created += await catalog.insert_items(
+        inserted = await catalog.insert_items(
             tx, base.id, parent_id, [items[place] for place in fresh], cause=cause
         )
+    filed = [(indexes[place], item) for place, item in zip(fresh, inserted, strict=True)]
     if on_conflict == "replace":
         for place in sorted(chosen & existing.keys()):
             released.append(await catalog.item_blob_hash(tx, existing[place]))
             (before,) = await catalog.find_items(tx, [existing[place]])
             replaced = await catalog.replace_item(tx, existing[place], items[place], cause)
             if replaced is not None:
-                created.append(replaced)
+                filed.append((indexes[place], replaced))
                 if replaced.title != before.title and not replaced.is_container:
                     await enqueue_indexing(tx, base, replaced)  # the contents may be the same
-        return created, []
-    ids = {_identity(items[place]): item.id for place, item in zip(fresh, created, strict=True)}
+        return filed, []
+    ids = {_identity(items[place]): item.id for place, item in zip(fresh, inserted, strict=True)}
     skipped = [
         SkippedItem(index, existing.get(place) or ids[_identity(item)])
         for place, (index, item) in enumerate(accepted)
         if place not in fresh
     ]
-    return created, skipped
+    return filed, skipped
+
+
+def _choices(
+    entries: Sequence[ItemToAdd | InvalidEntry], filed: Sequence[tuple[int, Item]]
+) -> list[tuple[Item, FreshnessChoice]]:
+    """How the filed items are to be kept fresh, those of them for which someone chose."""
+    return [
+        (item, entry.freshness)
+        for index, item in filed
+        if isinstance(entry := entries[index], ItemToAdd) and entry.freshness != FreshnessChoice()
+    ]
 
 
 async def _with_free_keys(

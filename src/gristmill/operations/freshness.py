@@ -5,6 +5,7 @@
 Each change is one transaction under the base's lock. A changed rule applies from now on: the next check is due by the new rule.
 """
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -35,6 +36,15 @@ class Freshness:
     watch: FolderWatch | None = None
 
 
+@dataclass(frozen=True)
+class FreshnessChoice:
+    """How someone wants an item to be kept fresh: by its own rule (None: as its container or base says), and whether its folder is
+    watched (None: if that is cheap)."""
+
+    rule: Mapping[str, Any] | None = None
+    watch: bool | None = None
+
+
 # ── new items ────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -52,7 +62,22 @@ async def begin_refreshing(
         await refresh.schedule_checks(tx, ids, await _first_check(tx, rule), origin)
     for item in items:
         if item.type == "directory" and can_refresh(item):
-            await watches.want_watch(tx, item.id, None)
+            await watches.begin_watch(tx, item.id)
+
+
+async def apply_choices(tx: Tx, choices: Sequence[tuple[Item, FreshnessChoice]]) -> None:
+    """Set the rules and watches that were chosen for items that have just been filed or replaced; one rule for many items at once."""
+    by_rule: dict[str, list[Item]] = {}
+    for item, choice in choices:
+        if choice.rule is not None:
+            by_rule.setdefault(json.dumps(choice.rule), []).append(item)
+        if choice.watch is not None:
+            await set_watch(tx, item, choice.watch)
+    for rule, items in by_rule.items():
+        first = await _first_check(tx, json.loads(rule))
+        await refresh.set_item_refresh(tx, [item.id for item in items], first)
+        for item in items:
+            await _set_rule_of_pages(tx, item, first, "container")
 
 
 async def begin_refreshing_pages(tx: Tx, base: Base, container: Item, items: Sequence[Item]) -> None:
@@ -96,9 +121,13 @@ async def set_item_rule(tx: Tx, base: Base, item: Item, rule: Mapping[str, Any] 
         rule, origin = await _find_inherited_rule(tx, base, item)
     first = None if rule is None else await _first_check(tx, rule)
     await refresh.set_item_refresh(tx, [item.id], first, origin)
+    await _set_rule_of_pages(tx, item, first, "container" if origin == "item" else origin)
+
+
+async def _set_rule_of_pages(tx: Tx, item: Item, first: FirstCheck | None, origin: RefreshOrigin) -> None:
+    """Give the pages of a sitemap that inherit its rule the same one. A site crawls its pages itself."""
     if item.type == "sitemap":
-        pages = await refresh.inheriting_pages(tx, item.id)
-        await refresh.set_item_refresh(tx, pages, first, "container" if origin == "item" else origin)
+        await refresh.set_item_refresh(tx, await refresh.inheriting_pages(tx, item.id), first, origin)
 
 
 async def set_watch(tx: Tx, item: Item, wanted: bool | None) -> None:

@@ -13,6 +13,7 @@ from uuid import UUID
 from pydantic import (
     AfterValidator,
     Field,
+    StrictBool,
     StringConstraints,
     ValidationError,
     ValidatorFunctionWrapHandler,
@@ -25,6 +26,8 @@ from gristmill import validation
 from gristmill.catalog import ItemId, ItemStatus, NewItem, RenderChoice, TreeFilter, access
 from gristmill.errors import FieldError, Invalid, Permanent
 from gristmill.operations import add
+from gristmill.operations.freshness import FreshnessChoice
+from gristmill.operations.refresh_rule import parse_rule
 from gristmill.operations.source_factory import ADDED_LOCALLY, FolderSource, SourceFactory
 from gristmill.server.api.schemas.bases import Chunking
 from gristmill.server.api.schemas.common import (
@@ -37,6 +40,7 @@ from gristmill.server.api.schemas.common import (
     Tag,
     Title,
 )
+from gristmill.server.api.schemas.freshness import RefreshIn
 from gristmill.sources import NoteSource, normalise
 from gristmill.sources.disk import DiskAccess
 from gristmill.sources.site_rules import DEFAULT_DEPTH, DEFAULT_PAGES
@@ -82,7 +86,20 @@ class NewNote(_NewItemFields):
         return add.ItemToAdd(self.with_acl_and_metadata(item), NoteSource(self.content, self.name))
 
 
-class _DiskItem(_NewItemFields):
+class _RefreshedItem(_NewItemFields):
+    """Items with a source that can be checked for changes. Without `refresh`, their container or base says when."""
+
+    refresh: RefreshIn | None = None
+
+    def freshness(self, *, watch: bool | None = None) -> FreshnessChoice:
+        """How the item is to be kept fresh."""
+        rule = None if self.refresh is None else self.refresh.to_rule()
+        if rule is not None:
+            parse_rule(rule)
+        return FreshnessChoice(rule, watch)
+
+
+class _DiskItem(_RefreshedItem):
     path: PathText
 
     @field_validator("path")
@@ -113,23 +130,29 @@ class NewFile(_DiskItem):
     def to_entry(self, sources: SourceFactory, access: DiskAccess) -> add.ItemToAdd:
         """The item to add."""
         item = self.new_item("file", access)
-        return add.ItemToAdd(item, sources.file_source(Path(item.key), access), self.path)
+        source = sources.file_source(Path(item.key), access)
+        return add.ItemToAdd(item, source, self.path, self.freshness())
 
 
 class NewDirectory(_DiskItem):
-    """A folder on the server's disk with everything below it; each file becomes its own item."""
+    """A folder on the server's disk with everything below it; each file becomes its own item. Without `watch` it is watched if that
+    is cheap."""
 
     type: Literal["directory"]
     ignore: Patterns | None = None
+    watch: StrictBool | None = None
 
     def to_entry(self, _sources: SourceFactory, access: DiskAccess) -> add.ItemToAdd:
         """The item to add. The ignore patterns are part of its source, so that a reindex applies them again."""
         item = self.new_item("directory", access)
         source = item.source | ({"ignore": self.ignore} if self.ignore else {})
-        return add.ItemToAdd(replace(item, source=source), FolderSource(Path(item.key), access), self.path)
+        folder = FolderSource(Path(item.key), access)
+        return add.ItemToAdd(
+            replace(item, source=source), folder, self.path, self.freshness(watch=self.watch)
+        )
 
 
-class _WebItem(_NewItemFields):
+class _WebItem(_RefreshedItem):
     url: Annotated[str, Field(max_length=8192)]
     render: (
         Annotated[
@@ -171,7 +194,7 @@ class NewUrl(_WebItem):
 
     def to_entry(self, _sources: SourceFactory, _access: DiskAccess) -> add.ItemToAdd:
         """The item to add. Its job fetches the page, so that the caller does not wait for it."""
-        return add.ItemToAdd(self.new_item("url"), None, self.url)
+        return add.ItemToAdd(self.new_item("url"), None, self.url, self.freshness())
 
 
 class NewFolder(_AccessFields):
@@ -198,7 +221,7 @@ class NewSitemap(_WebItem):
 
     def to_entry(self, _sources: SourceFactory, _access: DiskAccess) -> add.ItemToAdd:
         """The item to add."""
-        return add.ItemToAdd(self.new_item("sitemap"), None, self.url)
+        return add.ItemToAdd(self.new_item("sitemap"), None, self.url, self.freshness())
 
 
 def _site_pattern(text: str) -> str:
@@ -230,7 +253,8 @@ class NewSite(_WebItem):
             by_alias=True, include={"max_depth", "max_pages", "include", "exclude", "use_sitemaps"}
         )
         item = self.new_item("site")
-        return add.ItemToAdd(replace(item, source=item.source | rules), None, self.url)
+        site = replace(item, source=item.source | rules)
+        return add.ItemToAdd(site, None, self.url, self.freshness())
 
 
 AnyItem = Annotated[
