@@ -46,6 +46,7 @@ async def test_items_have_the_rule_and_the_watch_that_they_are_added_with(
         (1, "invalid_refresh"),
         (5, "invalid_request"),
     ]
+    assert [item["refresh"] and item["refresh"]["every"] for item in response["created"]][:2] == ["1h", "3d"]
     assert [await freshness(http, item) for item in response["created"]] == [
         ("1h", "item", False),
         ("3d", "item", None),

@@ -119,6 +119,11 @@ async def set_item_refresh(
         await queries.run(tx, "set_item_refresh", ids=list(ids), origin=origin, **_parameters(first))
 
 
+async def items_with_freshness(tx: Tx, ids: Sequence[ItemId]) -> dict[ItemId, Item]:
+    """Items by their ids, with how they are kept fresh."""
+    return {item.id: item for item in await queries.many(tx, Item, "items_with_freshness", ids=list(ids))}
+
+
 async def inheriting_pages(tx: Tx, parent_id: ItemId) -> list[ItemId]:
     """The pages of a container that have no rule of their own."""
     return await queries.values(tx, "inheriting_pages", parent=parent_id)

@@ -25,6 +25,10 @@ on conflict (item_id) do update set rule = excluded.rule, next_at = excluded.nex
 -- Ends the checks of every item that inherits the rule of its base.
 delete from item_refresh where base_id = %(base)s and origin = 'base';
 
+-- name: items_with_freshness
+-- Items as they are shown, with their schedules and watches.
+select i.* from item_row i where i.id = any (%(ids)s::uuid[]);
+
 -- name: set_item_refresh
 -- Gives items a rule, in place of the one that they have.
 insert into item_refresh (item_id, base_id, rule, origin, next_at)

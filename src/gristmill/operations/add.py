@@ -20,7 +20,7 @@ from typing import Literal
 from uuid import UUID, uuid4
 
 from gristmill import catalog, contents, faults, jobs, usage
-from gristmill.catalog import Base, BaseId, Item, ItemId, NewItem, exclusions
+from gristmill.catalog import Base, BaseId, Item, ItemId, NewItem, exclusions, refresh
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError, Transient, WorkError
 from gristmill.jobs import Priority, QueueLimits
@@ -121,13 +121,17 @@ async def add(
             await on_filed(tx, created)
         await faults.point("add.rows_inserted")
         await freshness.begin_refreshing(tx, base, created)
-        await freshness.apply_choices(tx, _choices(entries, filed))
+        choices = _choices(entries, filed)
+        await freshness.apply_choices(tx, choices)
         await exclusions.remove_exclusions_by_source(tx, base.id, [item for _, item in accepted])
         await enqueue_next_jobs(
             tx, base, created, Priority.INTERACTIVE if len(created) <= INTERACTIVE_BATCH else Priority.NORMAL
         )
         await catalog.derive_statuses_above(tx, [item.id for item in created[:1]])
         await record_filed_events(tx, created)
+        if choices:  # the response shows them
+            chosen = await refresh.items_with_freshness(tx, [item.id for item, _ in choices])
+            created = [chosen.get(item.id, item) for item in created]
         await faults.point("add.before_commit")
     return AddResult(created, skipped, failed, [blob for blob in released if blob is not None], cause)
 
