@@ -142,7 +142,9 @@ def test_a_killed_backup_leaves_no_backup_and_the_next_one_is_whole(
     newest = backed_up.run("backup", backed_up.destination, "--keep", "1")
     assert len(newest["removed"]) == 1
     assert backed_up.run("backup", backed_up.destination, "--verify")["id"] == newest["id"]
-    assert backed_up.restore(tmp_path / "restored")["id"] == newest["id"]
+    restored = backed_up.restore(tmp_path / "restored")
+    assert isinstance(restored, dict), restored
+    assert restored["id"] == newest["id"]
     assert set(titles_and_bytes(tmp_path / "restored")) == {"rye.md"}
 
 

@@ -249,7 +249,7 @@ def test_actions_of_a_pane_wait_for_what_they_act_on(
 ) -> None:
     """Before the list is there, its menu would be empty. An address of something that is gone says so."""
     requests: list[Route] = []
-    page.route(re.compile(rf"/api/{endpoint}(\?|$)"), requests.append)
+    page.route(re.compile(rf"/api/{endpoint}(\?|$)"), lambda route: requests.append(route))
     page.goto(f"{ui_url}{address}/{uuid4()}")
     pane = page.get_by_role("complementary", name=thing.capitalize())
     expect(pane).to_be_visible()

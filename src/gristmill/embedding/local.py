@@ -107,7 +107,7 @@ class LocalEmbedder:
             while not is_cancelled and (place := next(places)) < len(texts):
                 vectors[place] = self._embed(texts[place])
                 if time.monotonic() >= end:
-                    return True
+                    return place + 1 < len(texts)
             return False
 
         async def take_turns() -> None:
