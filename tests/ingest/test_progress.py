@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from gristmill import catalog
 from gristmill.catalog import Base, ItemStatus, phase
 from gristmill.catalog import progress as shown_progress
 from gristmill.ingest import embed, progress
@@ -14,6 +15,8 @@ from gristmill.ingest.chunk import TextChunk
 from gristmill.ingest.embed_queue import DocumentQueue
 from gristmill.ingest.task import Completion, EndOfContent, IndexTask, ReadWindow, VersionContent
 from gristmill.ingest.write_state import DocumentState, PlannedWrite
+from gristmill.jobs import store
+from gristmill.usage import BudgetUsedUp
 from tests.ingest.paragraphs import paragraphs, small_chunk_base
 from tests.operations.manual_worker import ManualWorker, folder_to_add, note_to_add
 
@@ -164,3 +167,28 @@ async def test_a_folder_shows_one_percentage_that_never_falls_while_it_is_listed
     assert percentages == sorted(percentages)
     assert percentages[-1] == pytest.approx(100)
     assert len(set(percentages)) > 4
+
+
+async def test_what_a_worker_reported_before_it_was_killed_does_not_hide_why_the_document_waits_now(
+    worker: ManualWorker, base: Base
+) -> None:
+    """S4-42: the report of an embedder that was down stayed, for ever, if its worker was killed at that moment."""
+    (item,) = await worker.add(base, note_to_add("n", "rye"))
+    (job,) = await worker.claim()
+    report = {
+        "id": str(item.id),
+        "version": 1,
+        "percent": 10,
+        "note": "The embedder is at its limits.",
+        "note_code": "embedder_paced",
+        "next_in": 5,
+        "job": str(job.id),
+        "lease": str(job.lease),
+    }
+    async with worker.db.transaction() as tx:
+        await catalog.record_progress(tx, [report])
+    code = "select waiting_for ->> 'code' from item_row where id = %s"
+    assert await worker.value(code, item.id) == "embedder_paced"
+    async with worker.db.transaction() as tx:
+        await store.postpone(tx, job, timedelta(minutes=1), counted=False, error=BudgetUsedUp("Used up."))
+    assert await worker.value(code, item.id) == "budget_used_up"

@@ -72,7 +72,11 @@ def serve() -> Generator[Site]:
         wbufsize = -1  # headers and body in one packet, else each response waits 40 ms for the client's ACK
 
         def handle_any(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            size = int(self.headers.get("Content-Length", 0))
+            body = self.rfile.read(size)
+            if len(body) < size:  # the client hung up half-way: no request that a server would answer
+                self.close_connection = True
+                return
             answer = site.respond(SiteRequest(self.command, self.path, dict(self.headers.items()), body))
             self.send_response_only(answer.status)
             for name, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():

@@ -277,8 +277,6 @@ class FakeTool:
                 return self.respond({"message": repr(error)}, 418)
 
     def _route(self, call: FakeCall) -> SiteResponse:
-        if call.method == "POST" and call.body is None:  # the client closed the connection half-way
-            raise FakeError(400)
         self.check_authorization(call)
         for method, pattern, route in self.routes:
             match = pattern.fullmatch(call.path)

@@ -1,5 +1,6 @@
 -- Why an active item does not proceed, since when, which attempt that is and when the next one is due; null when it
--- proceeds, or simply waits for its turn. What a worker reports comes first, then the last error of the item's job.
+-- proceeds, or simply waits for its turn. What a worker reports comes first, then the last error of the item's job; what was
+-- reported before that error counts only while the job runs, because its worker may be gone.
 create function item_waiting_for(p_item uuid, p_version int, p_embedding boolean) returns jsonb language sql stable as $$
     select jsonb_build_object(
                'code', coalesce(p.note_code, case when l.paused then 'paused' else e.error ->> 'code' end),
@@ -14,8 +15,9 @@ create function item_waiting_for(p_item uuid, p_version int, p_embedding boolean
                'next_attempt_at', case when l.paused then null when j.state = 'delayed' then j.run_at else p.next_at end)
       from job j
       left join lane l on l.lane = j.lane and l.paused and j.state <> 'running'
-      left join progress p on p.item_id = p_item and p.version = p_version and p.note is not null
      cross join lateral (select j.errors -> -1 as error) e
+      left join progress p on p.item_id = p_item and p.version = p_version and p.note is not null
+                          and (j.state = 'running' or p.updated_at > coalesce((e.error ->> 'at')::timestamptz, '-infinity'))
      where j.subject = p_item and j.state <> 'dead' and (j.payload ->> 'version')::int = p_version
        and (p.note is not null or l.paused
             or (e.error ->> 'code' not in ('worker_stopped', 'worker_lost') and not (p_embedding and j.state = 'running')
