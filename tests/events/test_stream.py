@@ -10,7 +10,7 @@ import httpx
 import psycopg
 import pytest
 
-from gristmill import app, events
+from gristmill import app, events, faults
 from gristmill.catalog import BaseId
 from gristmill.db import Database
 from gristmill.events import StreamFilter
@@ -234,6 +234,18 @@ async def test_a_stream_outlives_the_loss_of_every_connection_to_the_database(
         await terminate_backends(mill.db.url)
         await record(mill.db, base, "after")
         assert names(await subscriber.take(1)) == ["after"]
+
+
+async def test_a_stream_reports_an_event_whose_process_was_killed_before_it_announced_it(
+    mill: app.Gristmill, http: httpx.AsyncClient, url: str
+) -> None:
+    base = await new_base(http)
+    async with stream(url, types="BaseChanged") as subscriber:
+        await subscriber.read_start()
+        with faults.watch("announcer.before_notify", hold=True) as announcement:
+            await record(mill.db, base, "killed")
+            await announcement.passed.wait()
+            assert names(await subscriber.take(1)) == ["killed"]
 
 
 async def test_streams_end_at_once_when_the_server_stops(

@@ -6,13 +6,14 @@ connection that died while idle (server restarted, backend terminated) is detect
 that dies in use surfaces as `DatabaseUnavailable`, and nothing was committed unless the COMMIT itself was under way.
 
 `run_before_commit` lets the middleware of a request add a last statement to its transactions, which commits or rolls back
-with them; `without_commit_hook` exempts transactions that are not the request's own.
+with them; `without_commit_hook` exempts transactions that are not the request's own. What a transaction announces to other
+processes is sent after it (`announcer.py`).
 """
 
 import logging
 import select
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
@@ -25,6 +26,7 @@ from psycopg.types.json import set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from gristmill.db import list_dumper
+from gristmill.db.announcer import Announcer
 from gristmill.db.outage import DatabaseUnavailable, first_line
 from gristmill.db.queries import Tx
 from gristmill.db.reads import Reads
@@ -46,6 +48,8 @@ _IDLE_TRANSACTION_TIMEOUT = timedelta(minutes=2)
 _BEGIN_SNAPSHOT = (
     b"begin isolation level repeatable read read only; set local plan_cache_mode = force_custom_plan"
 )
+# Without waiting for the disk: a notification that a crash of the server loses was of no use to its listeners, who are gone too.
+_NOTIFY = "select set_config('synchronous_commit', 'off', true), pg_notify(channel, '') from unnest(%s::text[]) channel"
 _IN_TRANSACTION = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 CommitHook = Callable[[Tx], Awaitable[None]]
 _commit_hook: ContextVar[CommitHook | None] = ContextVar("commit_hook", default=None)
@@ -94,6 +98,7 @@ class Database:
         )
         self._pool._pool = _WarmestFirst()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
         self.reads = Reads(self._connect_for_reads, self.connection, patience)
+        self._announcer = Announcer(self._notify)
 
     async def open(self) -> None:
         """Open the first connection; `DatabaseUnavailable` when the server does not answer in time."""
@@ -105,6 +110,7 @@ class Database:
     async def close(self) -> None:
         """Close all connections; transactions under way are rolled back by the server."""
         await self.reads.close()
+        await self._announcer.close()
         await self._pool.close(timeout=5)
 
     @asynccontextmanager
@@ -132,21 +138,33 @@ class Database:
         """A connection on which every statement is its own transaction. With `large`, for rows of some megabytes, it is
         opened for the caller only: a connection keeps as much memory as its largest message took."""
         try:
-            if large:
-                async with await self._connect() as connection:
+            async with self._open_connection(large=large) as connection:
+                try:
                     yield connection
-                return
-            async with self._pool.connection() as connection:
-                if not _is_closed(connection):
-                    yield connection
-                    return
-                await connection.close()
-            async with self._live_connection() as connection:
-                yield connection
+                finally:
+                    self._announcer.take_from(connection)
         except _CONNECTION_ERRORS as error:
             if (unavailable := _translate_error(error)) is None:
                 raise
             raise unavailable from error
+
+    @asynccontextmanager
+    async def _open_connection(self, *, large: bool) -> AsyncGenerator[Tx]:
+        if large:
+            async with await self._connect() as connection:
+                yield connection
+            return
+        async with self._pool.connection() as connection:
+            if not _is_closed(connection):
+                yield connection
+                return
+            await connection.close()
+        async with self._live_connection() as connection:
+            yield connection
+
+    async def _notify(self, channels: Sequence[str]) -> None:
+        async with self.connection() as connection:
+            await connection.execute(_NOTIFY, [list(channels)])
 
     async def _connect(self) -> Tx:
         connection = await psycopg.AsyncConnection.connect(self.url, **_KEYWORDS)

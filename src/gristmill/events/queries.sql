@@ -1,14 +1,12 @@
 -- name: insert_events
 -- Inserts events in their order; one without a cause has that of its item. An event of a base without an owner is an error.
-with written as (
-    insert into outbox (base_id, org_id, type, subject, cause, data)
-    select e.base, o.org_id, e.type, e.subject, coalesce(e.cause, i.cause), e.data
-      from rows from (json_to_recordset(%(events)s::json) as (base uuid, type text, subject uuid, cause uuid, data jsonb))
-           with ordinality as e(base, type, subject, cause, data, n)
-      left join lane_owner o on o.lane = e.base::text
-      left join item i on i.id = e.subject
-     order by e.n)
-select pg_notify('event', '');
+insert into outbox (base_id, org_id, type, subject, cause, data)
+select e.base, o.org_id, e.type, e.subject, coalesce(e.cause, i.cause), e.data
+  from rows from (json_to_recordset(%(events)s::json) as (base uuid, type text, subject uuid, cause uuid, data jsonb))
+       with ordinality as e(base, type, subject, cause, data, n)
+  left join lane_owner o on o.lane = e.base::text
+  left join item i on i.id = e.subject
+ order by e.n;
 
 -- name: mark_ready_if_idle
 -- Marks a base as ready if it just became so: the numbers of its completed and failed documents.

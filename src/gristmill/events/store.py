@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, NewType
 from uuid import UUID
 
-from gristmill.db import Queries, Tx
+from gristmill.db import Queries, Tx, announce_after
 from gristmill.identity import OrgId
 
 queries = Queries(__package__ or "gristmill.events")
@@ -17,8 +17,9 @@ WebhookId = NewType("WebhookId", UUID)
 
 
 async def insert_events(tx: Tx, events: str) -> None:
-    """Insert events, given as a JSON list, and notify the processes that wait for them."""
+    """Insert events, given as a JSON list, and announce them to the processes that wait for them."""
     await queries.run(tx, "insert_events", events=events)
+    announce_after(tx, "event")
 
 
 @dataclass(frozen=True)
