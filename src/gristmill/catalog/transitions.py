@@ -266,10 +266,10 @@ async def publish_versions(tx: Tx, documents: Sequence[Mapping[str, Any]]) -> li
 
 
 async def finish_unchanged(tx: Tx, versions: Sequence[tuple[ItemId, int]]) -> None:
-    """Complete versions without making them: the source has not changed, so the live version stays."""
+    """Complete versions without making them: the source has not changed, so the live version stays. Their containers are derived
+    by the caller."""
     ids = [item_id for item_id, _ in versions]
     await queries.values(tx, "finish_unchanged", ids=ids, versions=[version for _, version in versions])
-    await derive_statuses_after_end(tx, ids)
 
 
 async def fail_version(tx: Tx, item_id: ItemId, version: int, code: str, message: str) -> bool:

@@ -158,9 +158,10 @@ async def publish(
         event for base_id, _, completed in finished for event in _completion_events(base_id, completed)
     ]
     await events.record(tx, *earlier_events, *completion_events)
-    await catalog.derive_statuses_after_end(tx, item_ids)
     await jobs.complete_all(tx, [job for _, job, _ in finished])
     await jobs.dismiss_dead_by_subject(tx, item_ids)
+    # Last, because others that end documents of the same folders wait from here to the commit.
+    await catalog.derive_statuses_after_end(tx, item_ids)
 
 
 async def finish_unchanged(
@@ -175,6 +176,7 @@ async def finish_unchanged(
         event for base_id, _, completed in finished for event in _completion_events(base_id, completed)
     ]
     await events.record(tx, *earlier_events, *completion_events)
+    await catalog.derive_statuses_after_end(tx, [completed.item_id for _, _, completed in finished])
 
 
 def _completion_events(base_id: BaseId, completed: FinishedVersion) -> list[Event]:
