@@ -48,9 +48,13 @@ _ROOM_NEEDED = 4 * 2**30  # for the databases of the tests that run at the same 
 _MAX_WORKERS = 8
 _MARKERS = {"crash": "crash", "ui": "browser"}  # by folder
 
-# A deadline, and a limit to how long examples may take to be drawn, would be asserts on the wall clock.
+# A deadline, and a limit to how long examples may take to be drawn, would be asserts on the wall clock. Examples are the same in
+# each run, so that a change is judged by what it changes; thorough runs draw others.
 hypothesis.settings.register_profile(
-    "gristmill", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "gristmill",
+    deadline=None,
+    derandomize=not IS_THOROUGH,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("gristmill")
 
@@ -246,7 +250,6 @@ def session_settings(cache_dir: Path) -> Settings:
             "cache_dir": cache_dir,
             "port": 0,
             "embedder": "hashed",
-            "lease": 2,
             "stop_grace": 0.5,  # at the end of a test, for jobs that it left running
             "reconcile_cron": NEVER,
             "watch_folders": False,  # tests of watches turn it on

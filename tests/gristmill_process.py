@@ -41,12 +41,12 @@ class ServeProcess:
     def kill(self) -> None:
         """kill -9, and see it gone."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(120)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to stop; its exit code."""
         self.process.send_signal(number)
-        return self.process.wait(30)
+        return self.process.wait(120)
 
 
 def environment(data_dir: Path, cache_dir: Path, **settings: str) -> dict[str, str]:
@@ -96,7 +96,7 @@ def _run_server(env: Mapping[str, str], *, log: Path, port: str = "0") -> Genera
         finally:
             if process.poll() is None:
                 process.kill()
-            process.wait(10)
+            process.wait(120)
 
 
 def run_command(
@@ -110,7 +110,7 @@ def run_command(
             code = process.wait(120)
         finally:
             process.kill()
-            process.wait(10)
+            process.wait(120)
         stdout.seek(0)
         stderr.seek(0)
         return subprocess.CompletedProcess(arguments, code, stdout.read(), stderr.read())

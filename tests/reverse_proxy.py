@@ -25,6 +25,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from tests.free_port import free_port
+
 RECIPES = Path(__file__).parents[1] / "deploy"
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 CADDY = shutil.which("caddy")
@@ -79,9 +81,7 @@ def client_tls() -> ssl.SSLContext:
 
 def free_address(port: int = 0) -> tuple[str, int]:
     """An address and port for a proxy: a free port, or this one; the address follows from the port."""
-    while port == 0:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
+    port = port or free_port()
     return f"127.0.0.{2 + port % _ADDRESSES}", port
 
 

@@ -64,12 +64,12 @@ def run_in_terminal(
             if unsent and prompt.encode() in output:
                 os.write(controller, unsent)
                 unsent = b""
-        code = process.wait(60)
+        code = process.wait(120)
     finally:
         os.close(controller)
         if process.poll() is None:
             process.kill()
-            process.wait(10)
+            process.wait(120)
     return TerminalSession(code, _ESCAPE_SEQUENCE.sub("", output.decode()).replace("\r\n", "\n"))
 
 

@@ -22,7 +22,7 @@ def test_a_forked_process_gets_its_environment_arguments_folder_and_streams(
     assert process.stdout is not None
     with process.stdout as stdout:
         assert stdout.read() == f"WORD rye -n1 {tmp_path}\n"
-    assert (process.wait(60), process.poll()) == (3, 3)
+    assert (process.wait(120), process.poll()) == (3, 3)
     assert (tmp_path / "log").read_text() == "to the log"
 
 
@@ -41,6 +41,6 @@ def test_a_forked_process_is_ended_by_signals(tmp_path: Path, number: signal.Sig
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.01)
         process.send_signal(number)
-        assert process.wait(60) == code
+        assert process.wait(120) == code
     process.kill()  # nothing is there to be killed
     assert ("KeyboardInterrupt" in (tmp_path / "log").read_text()) == (number == signal.SIGINT)

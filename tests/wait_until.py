@@ -5,6 +5,7 @@ a defect uses up all looks. What looks take, the code under test lacks: they bec
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TypeVar
@@ -29,6 +30,18 @@ async def wait_until(
             return result
         await clock.pause(timedelta(seconds=pause))
         pause = every or min(pause * _GROWTH, _MAX_PAUSE)
+    raise AssertionError(f"still not so after {looks} looks: {condition}")
+
+
+def wait_without_loop(condition: Callable[[], Result | None], *, limit: float = LIMIT) -> Result:
+    """The same for tests that have no event loop, such as those of pages."""
+    pause = _FIRST_PAUSE
+    looks = round(limit / pause)
+    for _ in range(looks):
+        if result := condition():
+            return result
+        time.sleep(pause)
+        pause = min(pause * _GROWTH, _MAX_PAUSE)
     raise AssertionError(f"still not so after {looks} looks: {condition}")
 
 

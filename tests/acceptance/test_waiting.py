@@ -1,6 +1,5 @@
 """An item that waits shows why, since when, at which attempt, and when the next attempt is due."""
 
-import socket
 from collections.abc import Generator
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,6 +11,7 @@ from gristmill import app
 from gristmill.settings import Settings
 from tests.api_calls import add_items, assert_healthy, make_base
 from tests.database_clock import DatabaseClock
+from tests.free_port import free_port
 from tests.sources.site import Site, SiteResponse, serve
 from tests.wait_until import wait_until
 
@@ -76,14 +76,12 @@ async def test_an_unreachable_server_and_one_that_fails_keep_all_attempts_and_sh
 ) -> None:
     """S4-42: also a sitemap."""
     site.pages["/broken"] = lambda _request: SiteResponse(500)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        closed_port = listener.getsockname()[1]
     base = await make_base(http)
     result = await add_items(
         http,
         base,
         {"type": "url", "url": f"{site.url}/broken"},
-        {"type": "url", "url": f"http://127.0.0.1:{closed_port}/"},
+        {"type": "url", "url": f"http://127.0.0.1:{free_port()}/"},
         {"type": "sitemap", "url": f"{site.url}/broken"},
     )
     codes = ["source_unavailable", "source_unreachable", "source_unavailable"]

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from gristmill.db import reaper
+from tests.free_port import free_port
 from tests.gristmill_process import ServeProcess, environment, run_command, run_serve
 from tests.wait_until import wait_until
 
@@ -85,8 +86,9 @@ async def test_a_killed_worker_process_is_started_again_and_goes_on(
 async def test_nothing_outlives_a_killed_supervisor_and_the_next_serve_starts_at_once(
     env: dict[str, str], tmp_path: Path
 ) -> None:
-    with run_serve(env, log=tmp_path / "log") as server:
-        port, pids = server.url.rpartition(":")[2], [*server.child_pids().values()]
+    port = str(free_port())
+    with run_serve(env, log=tmp_path / "log", port=port) as server:
+        pids = [*server.child_pids().values()]
         assert len(pids) == 2
         server.kill()
         with run_serve(env, log=tmp_path / "log", port=port) as successor:

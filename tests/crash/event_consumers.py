@@ -9,7 +9,6 @@ import contextlib
 import itertools
 import json
 import random
-import socket
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -23,16 +22,11 @@ import httpx
 from gristmill import clock
 from tests import process_template
 from tests.events.sse import stream
+from tests.free_port import free_port
 from tests.process_template import Process
 from tests.wait_until import wait_until
 
 EventJson = dict[str, Any]
-
-
-def free_port() -> int:
-    """A port that is free at the moment."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]
 
 
 @dataclass
@@ -61,7 +55,7 @@ class Daemon:
         """Kill it with -9, and wait for its end."""
         if self.process is not None:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(120)
             if self.process.stdout is not None:
                 self.process.stdout.close()
             self.process = None

@@ -113,7 +113,7 @@ async def test_a_kill_at_a_named_point_leaves_no_partial_state(
             http.post(
                 f"/api/knowledge-bases/{base}/items", json={"items": [{"type": "note", "content": "Flour."}]}
             )
-        assert server.process.wait(30) == -9
+        assert server.process.wait(120) == -9
     with run_serve(environment(tmp_path / "data", cache_dir, **settings), log=tmp_path / "log") as server:
 
         async def is_settled() -> bool:
@@ -153,7 +153,7 @@ async def test_a_kill_on_either_side_of_a_batch_leaves_a_base_that_is_removed_to
 
         await wait_until(is_filled)
         job_id = http.delete(f"/api/knowledge-bases/{base}").json()["jobId"]
-        assert server.process.wait(30) == -9
+        assert server.process.wait(120) == -9
     with run_serve(environment(tmp_path / "data", cache_dir, **settings), log=tmp_path / "log") as server:
         with server.client() as http:
             assert http.get(f"/api/knowledge-bases/{base}").status_code == 404

@@ -86,7 +86,7 @@ async def test_a_budget_holds_with_four_workers_and_kills(
         finally:
             for worker in workers:
                 worker.kill()
-                worker.wait(10)
+                worker.wait(120)
 
 
 async def _is_spent(http: httpx.Client, budget: dict[str, Any], amount: int) -> bool:

@@ -36,7 +36,7 @@ def test_retention_that_is_killed_goes_on_and_reports_everything_once(
     dying = environment(data, cache_dir, faults="retention.before_commit=kill@2", **settings)
     with run_serve(dying, log=log) as server, server.client() as http:
         http.post("/api/health/reconciler")
-        assert server.process.wait(60) == -9
+        assert server.process.wait(120) == -9
     with run_serve(environment(data, cache_dir, **settings), log=log) as server, server.client() as http:
         http.post("/api/health/reconciler")
         with psycopg.connect(database_url, autocommit=True) as connection:

@@ -39,7 +39,7 @@ async def test_an_upload_that_was_killed_can_be_repeated(
             base = http.post("/api/knowledge-bases", json={"name": "notes"}).json()["id"]
         with contextlib.suppress(httpx.HTTPError):
             upload(server, base)
-        assert server.process.wait(30) == -9
+        assert server.process.wait(120) == -9
     (leftover,) = stored_names(data)
     with psycopg.connect(database_url, autocommit=True) as connection:
         names = connection.execute("select name from pending_blob_name where not deleting").fetchall()
@@ -69,7 +69,7 @@ async def test_a_removal_that_was_killed_is_finished_and_keeps_new_uploads(
         (item,) = upload(server, base).json()["created"]
         with contextlib.suppress(httpx.HTTPError):
             http.delete(f"/api/knowledge-items/{item['id']}")
-        assert server.process.wait(30) == -9
+        assert server.process.wait(120) == -9
     with (
         run_serve(environment(data, cache_dir, **settings), log=tmp_path / "log") as server,
         server.client() as http,

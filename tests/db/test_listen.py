@@ -17,7 +17,7 @@ class Notifications:
         self._queue.put_nowait(payload)
 
     async def next(self) -> str | None:
-        return await asyncio.wait_for(self._queue.get(), 10)
+        return await asyncio.wait_for(self._queue.get(), 60)
 
 
 async def test_a_notification_arrives_and_a_lost_connection_is_replaced(db: Database) -> None:

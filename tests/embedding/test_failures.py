@@ -54,7 +54,7 @@ async def test_batches_go_out_side_by_side_and_come_back_in_order(endpoint: Endp
     together = threading.Barrier(3)
 
     def answer(request: EmbeddingRequest) -> CannedResponse:
-        together.wait(10)  # three requests have to be there at once
+        together.wait(60)  # three requests have to be there at once
         return hashed_vectors(request)
 
     endpoint.respond = answer
@@ -209,7 +209,7 @@ async def test_a_cancelled_call_hangs_up_at_once(endpoint: Endpoint, remote: Mak
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await asyncio.to_thread(endpoint.disconnects.acquire, timeout=5)
+    assert await asyncio.to_thread(endpoint.disconnects.acquire, timeout=60)
     assert len(endpoint.requests) == 1
     endpoint.respond = hashed_vectors
     assert (await embedder.embed_documents(TEXTS)).shape == (24, 64)

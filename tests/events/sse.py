@@ -53,7 +53,7 @@ class Stream:
     async def take(self, number: int) -> list[Frame]:
         """The next `number` frames; fails when only heartbeats come."""
         frames: list[Frame] = []
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(4 * LIMIT):
             async for frame in self.frames():
                 frames.append(frame)
                 if len(frames) == number:

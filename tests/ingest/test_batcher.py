@@ -22,7 +22,7 @@ async def test_a_value_submitted_while_the_last_batch_ends_is_processed(iteratio
             await asyncio.sleep(0)
         return await batcher.submit(21)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await asyncio.gather(batcher.submit(1), late()) == [2, 42]
 
 

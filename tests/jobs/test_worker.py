@@ -35,7 +35,7 @@ async def running_worker(
     worker = Worker(db, listener, handlers, limits)
     listener.start()
     task = asyncio.create_task(worker.run())
-    await asyncio.wait_for(listener.connected.wait(), 10)
+    await asyncio.wait_for(listener.connected.wait(), 60)
     try:
         yield worker
     finally:
@@ -115,7 +115,7 @@ async def test_what_is_claimed_again_before_its_old_attempt_left_stays_with_the_
     async with running_worker(db, {"plain": Handler(run)}) as worker:
         with faults.watch("worker.settled", hold=True):
             await enqueue(db, Plain())
-            await asyncio.wait_for(again.wait(), 10)
+            await asyncio.wait_for(again.wait(), 60)
         assert tasks[0] is not None
         await asyncio.wait([tasks[0]])
         assert worker.running == 1
@@ -178,10 +178,10 @@ async def test_a_cancelled_job_is_stopped(db: Database) -> None:
 
     async with running_worker(db, {"keyed": Handler(run)}):
         await enqueue(db, Keyed("x", about))
-        await asyncio.wait_for(started.wait(), 5)
+        await asyncio.wait_for(started.wait(), 60)
         async with db.transaction() as tx:
             await jobs.cancel_by_subject(tx, [about])
-        await asyncio.wait_for(stopped.wait(), 10)
+        await asyncio.wait_for(stopped.wait(), 60)
         await wait_until(has_jobs(db, cancelled=1))
 
 
@@ -196,7 +196,7 @@ async def test_a_stopping_worker_gives_back_what_it_could_not_finish(db: Databas
 
     async with running_worker(db, {"plain": Handler(run)}):
         await enqueue(db, Plain())
-        await asyncio.wait_for(started.wait(), 5)
+        await asyncio.wait_for(started.wait(), 60)
     assert await has_jobs(db, queued=1)()
 
 
@@ -221,7 +221,7 @@ async def test_a_worker_that_lost_its_lease_writes_nothing(db: Database) -> None
 
     async with running_worker(db, {"plain": Handler(run)}) as worker:
         await enqueue(db, Plain())
-        await asyncio.wait_for(holding.wait(), 5)
+        await asyncio.wait_for(holding.wait(), 60)
         async with db.connection() as tx:
             # As if the process had been stopped past its lease: declared gone, its job queued again.
             await tx.execute("update job set state = 'queued', lease = null, worker = null")

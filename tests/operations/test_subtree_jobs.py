@@ -191,7 +191,7 @@ class ConcurrentSources:
         self.active += 1
         self.peak = max(self.peak, self.active)
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await self.barrier.wait()
         finally:
             self.active -= 1

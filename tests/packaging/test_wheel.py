@@ -60,4 +60,4 @@ def test_the_wheel_installs_into_an_empty_environment_and_serves(
             assert note in run(gristmill, "search", "notes", "sharpen a millstone", env=env)
         finally:
             server.terminate()
-            assert server.wait(30) == 0
+            assert server.wait(120) == 0

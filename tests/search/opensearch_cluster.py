@@ -9,19 +9,19 @@ Tests share one cluster (`shared_cluster.py`).
 import fcntl
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 import psutil
 
+from tests.free_port import free_port
 from tests.search.opensearch_guard import LOCK_NAME
 from tests.search.opensearch_install import install, java, unprivileged_user
 
@@ -188,17 +188,9 @@ rootLogger.appenderRef.console.ref = console
 """
 
 
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
 def create_cluster(folder: Path, nodes: int) -> Cluster:
     """A cluster whose nodes are not started yet."""
-    ports = _free_ports(2 * nodes)
+    ports = [free_port() for _ in range(2 * nodes)]
     folder.chmod(0o755)  # nodes may run as another user
     return Cluster(
         install(),

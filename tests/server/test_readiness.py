@@ -89,8 +89,8 @@ def test_a_worker_serves_probes_on_its_own_port(
                 assert client.get("/api/knowledge-bases").status_code == 404
                 assert client.get("/metrics", headers={"X-Forwarded-For": "203.0.113.7"}).status_code == 401
             worker.send_signal(signal.SIGTERM)
-            assert worker.wait(30) == 0
+            assert worker.wait(120) == 0
         finally:
             worker.kill()
-            worker.wait(10)
+            worker.wait(120)
     assert '"path": "/readyz"' in log.read_text()

@@ -146,7 +146,7 @@ def run_keycloak(cache_dir: Path, folder: Path, url: str) -> Generator[Keycloak]
             yield keycloak
     finally:
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(120)
 
 
 def wait_until_ready(keycloak: Keycloak, process: "subprocess.Popen[bytes]", log: Path) -> None:

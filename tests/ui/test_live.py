@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from gristmill.db import Database
 from gristmill.identity import LOCAL_ORG
 from tests.embedding.endpoint import hashed_vectors
+from tests.free_port import free_port
 from tests.gristmill_process import run_serve
 from tests.server.clients import new_key
 from tests.ui.harness import ApiHelper, Tabs, profile, server_setup
@@ -44,8 +45,8 @@ def test_a_restart_shows_a_banner_and_the_page_catches_up(
 ) -> None:
     """Changes during the outage appear afterwards without a reload of the page."""
     with server_setup(server_url, cache_dir) as setup, profile(browser) as tabs:
-        with run_serve(setup.env, log=setup.log) as server, server.client() as http:
-            port = server.url.rpartition(":")[2]
+        port = str(free_port())
+        with run_serve(setup.env, log=setup.log, port=port) as server, server.client() as http:
             base = ApiHelper(http).create_base("restarted")
             page = tabs.open(f"{server.url}/events?base={base}")
             expect(page.get_by_text("was created")).to_be_visible()
@@ -67,8 +68,8 @@ def test_the_page_shows_the_work_of_a_killed_worker_being_finished(
     """After kill -9 of the indexing process, the page shows the next one finishing the work."""
     with server_setup(server_url, cache_dir) as setup, profile(browser) as tabs:
         setup.embedder.respond = lambda _: None  # nothing is finished yet
-        with run_serve(setup.env, log=setup.log) as server, server.client() as http:
-            port = server.url.rpartition(":")[2]
+        port = str(free_port())
+        with run_serve(setup.env, log=setup.log, port=port) as server, server.client() as http:
             base = ApiHelper(http).create_base("killed")
             ApiHelper(http).add_notes(base, *(f"note {n}" for n in range(5)))
             page = tabs.open(f"{server.url}/queue")

@@ -83,6 +83,7 @@ class Operator:
     def choose(self, label: str, option: str) -> None:
         """Choose an option of a list by its text."""
         field = self.field(label)
+        expect(field.locator("option").filter(has_text=option).first).to_be_attached()  # some come later
         if not self.is_by_keyboard:
             field.select_option(label=option)
         else:

@@ -61,7 +61,7 @@ def open_id_provider(folder: Path, people: Path, url: str) -> Generator[str]:
             yield next(line for line in output if line.startswith("READY ")).split()[1]
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(120)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import re
-import time
 import zipfile
 from typing import Any
 
@@ -13,7 +12,7 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from tests.readers import samples
 from tests.ui.harness import PHONE, ApiHelper, profile, violations
-from tests.wait_until import LIMIT
+from tests.wait_until import LIMIT, wait_without_loop
 
 pytestmark = pytest.mark.browser
 
@@ -26,10 +25,12 @@ def add_files(api: ApiHelper, base: str, files: dict[str, bytes]) -> dict[str, s
     """Upload files, wait until they are completed, and return their ids by title."""
     form = [("files", (name, data)) for name, data in files.items()]
     assert api.http.post(f"/api/knowledge-bases/{base}/files", files=form).status_code == 202
-    end, items = time.monotonic() + 4 * LIMIT, list[dict[str, str]]()
-    while not items or any(item["status"] not in ("completed", "failed") for item in items):
-        assert time.monotonic() < end, "the files are not read"
-        items = api.http.get(f"/api/knowledge-bases/{base}/items").json()["items"]
+
+    def finished_items() -> list[dict[str, str]] | None:
+        items: list[dict[str, str]] = api.http.get(f"/api/knowledge-bases/{base}/items").json()["items"]
+        return items if all(item["status"] in ("completed", "failed") for item in items) else None
+
+    items = wait_without_loop(finished_items, limit=4 * LIMIT)
     assert [item["status"] for item in items] == ["completed"] * len(items), items
     return {item["title"]: item["id"] for item in items}
 

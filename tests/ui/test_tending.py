@@ -7,19 +7,19 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.ui.harness import PHONE, ApiHelper, profile, violations
+from tests.wait_until import wait_without_loop
 
 pytestmark = [pytest.mark.browser]
 
 
 def wait_for_items(api: ApiHelper, base: str, is_reached: Callable[[list[dict[str, object]]], bool]) -> None:
     """Wait until the items of a base, roots and all below, are as expected."""
-    items: list[dict[str, object]] = []
-    for _ in range(400):
+
+    def are_so() -> bool:
         params = {"parentId": "*", "limit": 500}
-        items = api.http.get(f"/api/knowledge-bases/{base}/items", params=params).json()["items"]
-        if is_reached(items):
-            return
-    raise AssertionError(items)
+        return is_reached(api.http.get(f"/api/knowledge-bases/{base}/items", params=params).json()["items"])
+
+    wait_without_loop(are_so)
 
 
 def test_an_item_is_renamed_tagged_moved_and_edited_with_the_keyboard_alone(

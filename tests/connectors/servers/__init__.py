@@ -23,12 +23,6 @@ class ServerUnavailable(Exception):
     """A server can't be had here; the message says why."""
 
 
-def free_port() -> int:
-    """A port that is free at the moment."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
 @contextmanager
 def run_program(
     command: Sequence[str],

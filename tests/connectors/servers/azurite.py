@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from tests.connectors.servers import free_port, run_program
+from tests.connectors.servers import run_program
+from tests.free_port import free_port
 from tests.node_packages import install_package, node
 
 VERSION = "3.36.0"

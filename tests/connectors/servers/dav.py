@@ -12,7 +12,8 @@ from pathlib import Path
 from wsgidav.wsgidav_app import WsgiDAVApp
 
 from tests.connectors.fakes.wsgi import serve_wsgi
-from tests.connectors.servers import ServerUnavailable, free_port, run_program
+from tests.connectors.servers import ServerUnavailable, run_program
+from tests.free_port import free_port
 
 USER, PASSWORD = "ann", "s3cret"
 _MODULES = Path("/usr/lib/apache2/modules")

@@ -15,7 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.connectors.servers import free_port, run_program
+from tests.connectors.servers import run_program
+from tests.free_port import free_port
 from tests.node_packages import install_package, node
 
 VERSION = "0.12.2"

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.connectors.servers import ServerUnavailable, free_port, run_program
+from tests.connectors.servers import ServerUnavailable, run_program
+from tests.free_port import free_port
 
 ACCESS_KEY, SECRET_KEY = "gristmill", "s3cret-s3cret"
 USER, PASSWORD = "ann", "s3cret-s3cret"

@@ -11,7 +11,8 @@ from typing import Any
 
 import httpx
 
-from tests.connectors.servers import ServerUnavailable, free_port, run_program
+from tests.connectors.servers import ServerUnavailable, run_program
+from tests.free_port import free_port
 
 USER, PASSWORD = "Miller", "s3cret-of-the-wiki"
 _SOURCE = Path("/usr/share/mediawiki")

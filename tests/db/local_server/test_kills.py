@@ -18,7 +18,7 @@ def test_the_server_stops_when_its_only_user_is_killed(data_dir: Path) -> None:
     with users.User(data_dir) as user:
         user.read_line()
         user.kill()
-        users.wait_until(lambda: not users.is_running(data_dir), within=5)
+        users.wait_until(lambda: not users.is_running(data_dir))
     assert not (data_dir / "postgres/data/postmaster.pid").exists(), "it was shut down, not killed"
 
 

@@ -72,7 +72,7 @@ def open_pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     return pipe
 
 
-def wait_until(condition: Callable[[], bool], *, within: float = 20) -> None:
+def wait_until(condition: Callable[[], bool], *, within: float = 60) -> None:
     """Check every 10 ms, at most as often as fits into `within` seconds."""
     for _ in range(round(within / 0.01)):
         if condition():
