@@ -109,7 +109,7 @@ async def test_a_transient_error_is_retried_then_raised_with_a_pause(
     endpoint: Endpoint, remote: Make, answer: CannedResponse | None, code: str
 ) -> None:
     endpoint.respond = lambda _: answer
-    embedder = remote(timeout=timedelta(seconds=0.2))
+    embedder = remote(timeout=timedelta(seconds=0.2)) if answer is None else remote()
     with pytest.raises(EmbedderPaused) as pause:
         await embedder.embed_documents(["one"])
     assert pause.value.code == code

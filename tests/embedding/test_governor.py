@@ -107,7 +107,7 @@ async def test_all_workers_together_keep_to_the_requests_a_minute(governor: Make
         assert count <= 24 + 4 * (at - started) + 1  # a tenth of a minute's worth at once, then four a second
 
 
-async def test_tokens_count_too(governor: Make) -> None:
+async def test_tokens_count_too(governor: Make, clock: DatabaseClock) -> None:
     provider = Provider()
     impatient = await governor(tokens=60_000, patience=timedelta(seconds=0.1))
     await impatient.run(provider.request, tokens=5_000)

@@ -15,7 +15,7 @@ from tests.jobs.test_store import claim, enqueue, enrol
 from tests.jobs.test_worker import running_worker
 from tests.wait_until import wait_until
 
-LIMITS = WorkerLimits(slots=4, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200))
+LIMITS = WorkerLimits(slots=4, lease=timedelta(seconds=15), stop_grace=timedelta(milliseconds=200))
 
 
 class BlockingHandler:
@@ -109,7 +109,7 @@ async def test_jobs_that_the_first_stage_has_no_room_for_stay_queued(
 ) -> None:
     """S4-20: a full stage is felt in the queue, where other workers can claim; other lanes are claimed all the same."""
     handler = BlockingHandler(activity)
-    limits = WorkerLimits(slots=64, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200))
+    limits = WorkerLimits(slots=64, lease=timedelta(seconds=15), stop_grace=timedelta(milliseconds=200))
     await enqueue(db, *(NewJob(Plain(n), "busy") for n in range(50)))
     async with running_worker(db, {"plain": Handler(handler)}, limits):
 
@@ -137,7 +137,7 @@ async def test_a_lane_is_claimed_again_as_soon_as_its_stage_has_room(db: Databas
         await asyncio.Event().wait()
         return Done()
 
-    limits = WorkerLimits(slots=96, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200))
+    limits = WorkerLimits(slots=96, lease=timedelta(seconds=15), stop_grace=timedelta(milliseconds=200))
     await enqueue(db, *(NewJob(Plain(n), "busy") for n in range(3 * PREFETCH)))
     async with running_worker(db, {"plain": Handler(run)}, limits):
         for _ in range(2 * PREFETCH):
@@ -153,7 +153,7 @@ async def test_the_global_cap_leaves_room_for_other_lanes(db: Database) -> None:
     """S4-16: over all workers."""
     handler = BlockingHandler(Activity.AWAY)
     limits = WorkerLimits(
-        slots=8, global_cap=4, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200)
+        slots=8, global_cap=4, lease=timedelta(seconds=15), stop_grace=timedelta(milliseconds=200)
     )
     await enqueue(db, *(NewJob(Plain(n), "busy") for n in range(20)))
     async with (

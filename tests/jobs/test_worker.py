@@ -23,7 +23,7 @@ from tests.wait_until import wait_until
 pytestmark = pytest.mark.slow
 
 FAST_LIMITS = WorkerLimits(
-    slots=4, lane_cap=4, lease=timedelta(seconds=2), stop_grace=timedelta(milliseconds=200)
+    slots=4, lane_cap=4, lease=timedelta(seconds=15), stop_grace=timedelta(milliseconds=200)
 )
 
 
