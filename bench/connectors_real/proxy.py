@@ -22,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
 from bench.connectors_real.tool import ServerAddress
-from tests.connectors.servers import free_port
+from tests.free_port import free_port
 
 _TIMEOUT = 60.0
 _HELD_SECONDS = 120.0

@@ -189,7 +189,6 @@ def server_setup(server_url: str | None, cache_dir: Path, **settings: str) -> Ge
         env = environment(
             Path(folder) / "data",
             cache_dir,
-            lease="PT2S",
             log_level="error",
             **endpoint.embedder_settings(embedder.url),
             **({} if database is None else {"database_url": database}),
