@@ -32,7 +32,8 @@ NOT_READ = {"code": "not_read_yet", "message": "The tool names it, and this stat
 
 @dataclass(frozen=True)
 class StreamRow:
-    """A row of `connector_stream`. `listing` is the number of its last listing, `listed` whether that is complete."""
+    """A row of `connector_stream`. `listing` is the number of its last listing, `listed` whether that is complete, or a stream
+    without listings was read to its end."""
 
     scope: str
     kind: str
@@ -81,7 +82,7 @@ def streams_interrupted_before(rows: Sequence[StreamRow], run: RunId, kind: Conn
 
 
 async def advances_stream(tx: Tx, connector: ConnectorId, run: RunId, batch: Batch) -> bool:
-    """Whether a batch brings its stream further than it is: to another checkpoint, or to the end of the run's listing."""
+    """Whether a batch brings its stream further than it is: to another checkpoint, or to its end in this run."""
     rows = await queries.many(
         tx, StreamRow, "stream", connector=connector, scope=batch.stream.scope, kind=batch.stream.kind
     )
@@ -93,7 +94,8 @@ async def advances_stream(tx: Tx, connector: ConnectorId, run: RunId, batch: Bat
         known.checkpoint_version or 0, known.checkpoint or {}
     ):
         return True
-    return batch.is_listing_complete and not (known.listed and known.last_run_id == run)
+    is_end = batch.is_listing_complete or batch.ends_stream
+    return is_end and not (known.listed and known.last_run_id == run)
 
 
 async def save_stream(
@@ -112,7 +114,7 @@ async def save_stream(
         version=None if checkpoint is None else checkpoint.version,
         checkpoint=None if checkpoint is None else Jsonb(checkpoint.position),
         begins=batch.listing in ("begin", "single"),
-        completes=batch.is_listing_complete and not completes_earlier_run,
+        completes=(batch.is_listing_complete or batch.ends_stream) and not completes_earlier_run,
         reports=batch.is_listing_complete or not completes_earlier_run,
         lost=batch.lost,
     )

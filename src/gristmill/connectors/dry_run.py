@@ -34,6 +34,7 @@ from gristmill.connectors.port import (
 )
 from gristmill.connectors.prune import is_mass_deletion
 from gristmill.connectors.streams import closable
+from gristmill.connectors.transport import RateLimited
 from gristmill.db import Database
 from gristmill.jobs import Job
 
@@ -67,6 +68,8 @@ async def dry_run(
         await jobs.fence(tx, job)
         processed = plan["add"] + plan["change"] + plan["unchanged"]
         await store.save_plan(tx, run.id, plan, processed)
+        for problem in planner.problems:
+            await store.add_log_line(tx, run.id, problem, "warning")
         message = f"Would add {plan['add']}, change {plan['change']}, prune {plan['prune']}."
         await store.add_log_line(tx, run.id, message)
         await store.end_run(tx, run.id, "success")
@@ -87,6 +90,7 @@ class _Planner:
         self._lost: set[Stream] = set()
         self._gone_ids: set[str] = set()  # as the tool reports
         self._below_ids: set[str] = set()  # in folders that changed
+        self.problems: list[str] = []  # why streams can't be read
 
     async def read_documents(self, refs: Sequence[DocumentRef]) -> None:
         """Read documents one by one."""
@@ -109,6 +113,8 @@ class _Planner:
             async for batch in batches:
                 if batch.stream in finished:
                     continue
+                if isinstance(batch.unavailable, RateLimited):
+                    raise batch.unavailable
                 await self._note(batch)
                 if batch.checkpoint is not None:
                     reached[batch.stream] = batch.checkpoint
@@ -139,6 +145,9 @@ class _Planner:
         listed = self._listed.setdefault(batch.stream, {})
         listed |= {document.ref.source_id: ListedDocument(document.ref) for document in batch.documents}
         listed |= {entry.ref.source_id: entry for entry in batch.present}
+        if batch.problem or batch.unavailable is not None:
+            reason = batch.problem or f"{batch.unavailable}"
+            self.problems.append(f"{batch.stream.scope} {batch.stream.kind}: {reason}")
         if batch.is_listing_complete:
             self._complete.add(batch.stream)
         if batch.lost:
@@ -178,7 +187,7 @@ class _Planner:
             "change": counts["change"] + moved,
             "unchanged": counts["unchanged"],
             "prune": prune_count,
-            "errors": len(self._failed_ids),
+            "errors": len(self._failed_ids) + len(self.problems),
             "characters": self._characters,
             "held": is_mass_deletion(prune_count, len(known)),
         }

@@ -11,6 +11,11 @@ permissions: everyone sees their entries, or the people that the connector's own
     is gone, closed, too large, no page     has the text of the feed, and the run's log says so
     gets no response, or status 5xx         has the text of the feed, and is a failure: the next run tries the page again
     asks for a long wait                    waits, with those after it: the run continues there
+
+    a feed …                                then …
+    is gone, closed, or no feed             the run's log says so, and the others are read
+    does not respond, or asks for a wait    the others are read, and the run comes back to it: each may have a host of its own
+    was read to its end                     is not requested again by the same run
 """
 
 import hashlib
@@ -42,9 +47,9 @@ from gristmill.connectors.port import (
     Stream,
 )
 from gristmill.connectors.safe_xml import parse_xml
-from gristmill.connectors.streams import errors_as_problems
-from gristmill.connectors.transport import RateLimited, Transport
+from gristmill.connectors.transport import CredentialsRejected, RateLimited, Transport
 from gristmill.errors import Permanent, SourceGone, Transient, Unreadable
+from gristmill.sources.fetch import display_url
 from gristmill.sources.url import normalise
 
 CHECKPOINT_VERSION = 1
@@ -115,20 +120,30 @@ class FeedsConnector(Connector):
 
     async def sync(self, checkpoints: Checkpoints, finished: Collection[Stream] = ()) -> AsyncIterator[Batch]:
         """The entries of feeds that changed."""
-        del finished  # an unchanged feed costs one request
         for url in self._config.feeds:
             stream = Stream(f"feed:{url}", ENTRY)
-            async for batch in errors_as_problems(
-                stream, self._read_stream(stream, url, checkpoints.get(stream))
-            ):
-                yield batch
+            if stream in finished:
+                continue
+            try:
+                async for batch in self._read_stream(stream, url, checkpoints.get(stream)):
+                    yield batch
+            except Transient as error:
+                yield Batch(stream, unavailable=error)
+            except Permanent as error:
+                yield Batch(stream, problem=f"{error.message} ({error.code})", ends_stream=True)
 
     async def fetch(self, ref: DocumentRef) -> Document:
         """One entry as it is now; SourceGone when the feed no longer names it, or is no longer followed."""
         url = str(ref.locator["feed"])
         if url not in self._config.feeds:
             raise SourceGone(f"{url} is no longer followed.")
-        for entry in (await self._read(url, {}))[0]:
+        try:
+            entries, _ = await self._read(url, {})
+        except RateLimited:
+            raise
+        except Transient as error:  # of this feed: those of other hosts are read
+            raise Unreadable(error.message, code="source_unavailable") from None
+        for entry in entries:
             if entry.id == ref.locator["entry"]:
                 html, error = await self._find_html(entry)
                 if isinstance(error, Transient):  # of a page, not of the feed: it is no outage
@@ -154,8 +169,11 @@ class FeedsConnector(Connector):
                 raise SourceGone("The entry changed while it was read.")
             yield html
             return
-        async for piece in self._http.stream(str(attachment.locator["url"])):
-            yield piece
+        try:
+            async for piece in self._http.stream(str(attachment.locator["url"])):
+                yield piece
+        except CredentialsRejected:
+            raise _login_error(str(attachment.locator["url"])) from None
 
     async def _read_stream(
         self, stream: Stream, url: str, checkpoint: Checkpoint | None
@@ -177,6 +195,7 @@ class FeedsConnector(Connector):
                 failures=part.failures,
                 audiences=[by_mark.everybody()],
                 note=part.note,
+                ends_stream=is_last,
             )
             self._pages.clear()
             if part.stopped_by is not None:
@@ -201,7 +220,10 @@ class FeedsConnector(Connector):
         return part
 
     async def _read(self, url: str, validators: dict[str, str]) -> tuple[list[FeedEntry], dict[str, str]]:
-        response = await self._http.get_if_changed(url, validators, limit=_MAX_FEED_BYTES)
+        try:
+            response = await self._http.get_if_changed(url, validators, limit=_MAX_FEED_BYTES)
+        except CredentialsRejected:
+            raise _login_error(url) from None
         if response is None:
             return [], validators
         entries: dict[str, FeedEntry] = {}
@@ -246,6 +268,14 @@ class FeedsConnector(Connector):
 def _ref(stream: Stream, url: str, entry_id: str) -> DocumentRef:
     key = hashlib.sha256(f"{url} {entry_id}".encode()).hexdigest()[:32]
     return DocumentRef(f"entry:{key}", stream, {"feed": url, "entry": entry_id})
+
+
+def _login_error(url: str) -> Unreadable:
+    """Of one feed or file: the run goes on with the others."""
+    return Unreadable(
+        f"{display_url(url)} asks for a log-in (status 401), which feeds can't have here.",
+        code="connector_forbidden",
+    )
 
 
 def _page_key(ref: DocumentRef, digest: str) -> str:

@@ -8,7 +8,9 @@
     the tool does not mention an audience     the same
     the tool does not respond                 the job is retried; lists stay as they are, and `aclAsOf` shows their age
     the tool asks for a long wait             the job goes on after it with what was not answered yet
-    a run is under way at the same time       the answer of the one that opened the connector later counts
+    a run is under way at the same time       the answer of the one that opened the connector later counts. What the run alone has
+                                              named, with an older answer, is asked for again: by the refresh before it ends, or
+                                              by the run (`renew_older_answers`)
     the credentials are rejected              every audience is closed: it can't be found out who may still look there
 
 A run asks again for audiences that could not be resolved before it (`retry_unresolved`): a moment of trouble must not hide documents
@@ -19,7 +21,7 @@ an access list of its own has nothing to resolve.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -57,6 +59,8 @@ class PermissionSync:
         try:
             async with self._registry.open_connector(row) as connector:
                 await self._ask(job, row, connector, keys, progress)
+                await faults.point("access.answered")
+                keys += await self._ask_for_new(job, row, connector, keys, progress)
         except RateLimited as error:
             return Snooze(error.wait)
         except CredentialsRejected:
@@ -94,6 +98,17 @@ class PermissionSync:
                 failures.append(error)
         if failures:
             raise failures[0]
+
+    async def _ask_for_new(
+        self, job: Job, row: ConnectorRow, connector: Connector, keys: Sequence[str], progress: "_Progress"
+    ) -> list[str]:
+        """Ask for audiences that a run has named meanwhile and asked for before this refresh began; they are returned."""
+        async with self._db.connection() as tx:
+            older = await audience_store.audiences_asked_before(tx, row.id, progress.began_at)
+        new_keys = [key for key in older if key not in keys]
+        if new_keys:
+            await self._save_updates(job, row, connector.resolve_access(new_keys), new_keys, progress)
+        return new_keys
 
     async def _save_updates(
         self,
@@ -159,6 +174,33 @@ async def _save_update(tx: Tx, row: ConnectorRow, update: AccessUpdate) -> None:
     if moved_ids := await audience_store.set_document_audiences(tx, row, update.audience_by_source):
         keys = sorted({update.audience_by_source[source] for source in moved_ids})
         await audience_store.apply_audiences(tx, row.id, keys, moved_ids)
+
+
+async def renew_older_answers(db: Database, job: Job, registry: ConnectorRegistry, row: ConnectorRow) -> None:
+    """A refresh has ended during the run: ask again for audiences that the run has named with older answers."""
+    async with db.connection() as tx:
+        current = await store.find_connector(tx, row.id)
+        if row.acl is not None or current is None or current.acl_as_of is None:
+            return
+        keys = await audience_store.audiences_asked_before(tx, row.id, current.acl_as_of)
+    if not keys:
+        return
+    with suppress(SourceGone, Unreadable):  # the next refresh tries again, and closes what it can't find out
+        # Not by the connector of the run: it remembers answers.
+        async with registry.open_connector(current) as connector:
+            await _save_answers(db, job, row, current, connector.resolve_access(keys))
+
+
+async def _save_answers(
+    db: Database, job: Job, row: ConnectorRow, current: ConnectorRow, updates: AsyncIterator[AccessUpdate]
+) -> None:
+    async with aclosing(closable(updates)) as steps:
+        async for update in steps:
+            async with db.transaction() as tx:
+                await catalog.lock_bases_shared(tx, row.base_ids)
+                await jobs.fence(tx, job)
+                await store.require_unchanged(tx, row)
+                await _save_update(tx, current, update)
 
 
 async def retry_unresolved(

@@ -44,6 +44,7 @@ What keeps a stream complete:
     every stream    a run reports on each stream that is followed, if only to list it. Documents of other streams are verified
                     with `fetch`, which raises SourceGone for what the configuration no longer covers
     failures        a document that can't be read is a `ReadFailure`, and the stream goes on: the next run tries it again
+    several hosts   a stream whose host alone does not respond is `Batch.unavailable`: the run reads the others, and comes back to it
 
 Errors come from `transport.py`: RateLimited (the run waits), CredentialsRejected (it ends), Transient (it is retried from its
 checkpoints), SourceGone and Unreadable of one document (a ReadFailure). A scope that is gone or closed is `Batch.lost`, and pruned.
@@ -63,7 +64,7 @@ from pydantic.alias_generators import to_camel
 
 from gristmill.connectors.sign_in import OAuthFlows, SecretKeeper
 from gristmill.connectors.transport import Transport
-from gristmill.errors import Permanent, SourceGone
+from gristmill.errors import Permanent, SourceGone, Transient
 from gristmill.sources.url import normalise
 
 Json = dict[str, Any]
@@ -201,11 +202,10 @@ def _split(users: Iterable[ToolUser]) -> tuple[frozenset[str], dict[str, str]]:
 
 @dataclass(frozen=True)
 class Document:
-    """One whole document. `source_id` never changes and is unique within its connector, e.g. "issue:1296269".
-
-    `body` is markdown with all comments. A difference in `title`, `body`, `url`, `metadata` or `attachments` counts as a
-    change, so nothing that changes by itself belongs there (no "3 days ago", no view counters, no signed links). A document
-    that is a file (a PDF in a bucket) has `file` in place of a body: it is downloaded, and read as an uploaded file is.
+    """One whole document. `source_id` never changes and is unique within its connector, e.g. "issue:1296269". `body` is markdown
+    with all comments. A difference in `title`, `body`, `url`, `metadata` or `attachments` counts as a change, so nothing that
+    changes by itself belongs there (no "3 days ago", no view counters, no signed links). A document that is a file (a PDF in a
+    bucket) has `file` in place of a body: it is downloaded, and read as an uploaded file is.
     `mark` is the mark that a listing would give to exactly this state, or to an older one. `folders` are the marks of the folders
     that it was read in, by id: all that its path, or its being followed, depends on.
     """
@@ -235,11 +235,9 @@ class ReadFailure:
 @dataclass(frozen=True)
 class Batch:
     """A step of one stream, of at most some hundred documents. All of it is saved together with `checkpoint`, or nothing.
-
     `audiences` come with or before the documents that name them. `present` are documents that the tool has, for the listing, or
     because they changed. `gone` are ids of documents that the tool reports as gone; `folders` are folders that changed, with their
-    marks now, or None for those whose documents all have to be read again.
-    """
+    marks now, or None for those whose documents all have to be read again."""
 
     stream: Stream
     checkpoint: Checkpoint | None = None
@@ -253,6 +251,10 @@ class Batch:
     lost: bool = False  # the scope is gone, or closed to these credentials
     note: str | None = None  # for the run's log, line by line
     problem: str | None = None  # why the stream can't be read: logged and counted; documents read before stay
+    unavailable: Transient | None = (
+        None  # the host of this stream alone does not respond, or asks for a wait: nothing is saved
+    )
+    ends_stream: bool = False  # this run need not read the stream again, though nothing lists all of it
 
     @property
     def is_listing_complete(self) -> bool:
@@ -305,7 +307,7 @@ class Connector(ABC):
     @abstractmethod
     def sync(self, checkpoints: Checkpoints, finished: Collection[Stream] = ()) -> AsyncIterator[Batch]:
         """What changed since `checkpoints`, and a complete listing of each stream that is not `finished`, unless its tool reports
-        what is gone."""
+        what is gone, or names only what is new."""
 
     @abstractmethod
     async def fetch(self, ref: DocumentRef) -> Document:
@@ -341,9 +343,6 @@ def scope_problems(kind: str, missing: Sequence[str], *, is_empty: bool, setting
             f"Nothing is followed: there is no {kind} that these credentials can see. Set {settings}."
         )
     return problems
-
-
-# ── kinds ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _normalise_base_url(url: str) -> str:

@@ -17,6 +17,8 @@
     the credentials are rejected             fails at once
     a base's queue is full                   waits until there is room, and continues from its checkpoints
     the tool does not respond                is retried from its checkpoints; fails after nine attempts without progress
+    a stream with a host of its own does     reads the others, and is retried for it; completed_with_errors after nine attempts
+    not respond
     the worker is killed                     is continued from its checkpoints by another worker
     someone changes settings, bases or the   stores nothing more by the old ones, and goes on with the new ones: streams are
     access list of the connector             read from their beginning if settings or bases are others
@@ -41,8 +43,8 @@ from gristmill.connectors.document_store import StreamRow
 from gristmill.connectors.dry_run import MAX_RETRIED_FAILURES, dry_run
 from gristmill.connectors.model import ConnectorId, ConnectorRow, ConnectorRun
 from gristmill.connectors.moves import rename_moved
-from gristmill.connectors.permissions import retry_unresolved
-from gristmill.connectors.port import Connector, ConnectorKind, DocumentRef, Stream
+from gristmill.connectors.permissions import renew_older_answers, retry_unresolved
+from gristmill.connectors.port import Batch, Connector, ConnectorKind, DocumentRef, Stream
 from gristmill.connectors.prune import Pruner
 from gristmill.connectors.registry import ConnectorRegistry
 from gristmill.connectors.run_reports import (
@@ -52,7 +54,7 @@ from gristmill.connectors.run_reports import (
     report_problems,
 )
 from gristmill.connectors.store import ConnectorChanged
-from gristmill.connectors.streams import closable
+from gristmill.connectors.streams import closable, end_outages
 from gristmill.connectors.transport import RateLimited
 from gristmill.db import Database, Tx
 from gristmill.errors import GristmillError
@@ -197,6 +199,7 @@ class Synchroniser:
                 if (outcome := await self._read_unread(job, current, connector, deadline)) is not None:
                     return outcome
             await retry_unresolved(self._db, job, row, run, connector)
+            await renew_older_answers(self._db, job, self._registry, row)
             problems = await connector.find_problems()
             async with self._db.transaction() as tx:
                 await jobs.fence(tx, job)
@@ -211,18 +214,20 @@ class Synchroniser:
             await store.require_unchanged(tx, row)
             await document_store.delete_unfollowed_streams(tx, row.id, run.id)
             await audience_store.delete_unused_audiences(tx, row.id)
-            if row.acl is None and await self._has_seen_all(tx, current):
+            if row.acl is None and await self._has_asked_all(tx, current):
                 await audience_store.mark_access_resolved(tx, row.id, current.run.started_at)
             await store.set_stage(tx, run.id, "indexing")
         await group_store.delete_unused_groups(self._db, job, row.id)
         return None
 
-    async def _has_seen_all(self, tx: Tx, current: _CurrentRun) -> bool:
+    async def _has_asked_all(self, tx: Tx, current: _CurrentRun) -> bool:
         """Whether the run has asked for the permissions of all documents. One that reads only what changed has not."""
+        row, run = current.row, current.run
+        if await audience_store.audiences_asked_before(tx, row.id, run.started_at):
+            return False
         if not current.kind.reports_changes:
             return True
-        streams = await document_store.find_streams(tx, current.row.id)
-        return all(stream.listed for stream in streams)
+        return all(stream.listed for stream in await document_store.find_streams(tx, row.id))
 
     async def _read_batches(
         self, job: Job, current: _CurrentRun, connector: Connector, deadline: float
@@ -261,8 +266,12 @@ class Synchroniser:
             if interrupted
             else document_store.streams_listed_by(streams, run.id)
         )
+        unavailable: list[Batch] = []
         async with aclosing(closable(connector.sync(checkpoints, finished))) as batches:
             async for batch in batches:
+                if batch.unavailable is not None:
+                    unavailable.append(batch)
+                    continue
                 is_rest = batch.stream in interrupted
                 if is_rest and (batch.problem or batch.lost):
                     continue  # it is met again in a moment
@@ -273,8 +282,12 @@ class Synchroniser:
                 advanced = batch.checkpoint is not None and batch.checkpoint != checkpoints.get(batch.stream)
                 if batch.documents and not await self._has_room(row):
                     return Snooze(_FULL_QUEUE_PAUSE)
-                if time.monotonic() > deadline and (advanced or batch.is_listing_complete):
+                if time.monotonic() > deadline and (
+                    advanced or batch.ends_stream or batch.is_listing_complete
+                ):
                     return await self._continue_later(job, row, run)
+        for batch in end_outages(unavailable, is_last_attempt=job.attempt >= job.max_attempts):
+            await self._writer.save(job, row, run, await self._writer.prepare(connector, row, batch))
         return None
 
     async def _find_streams(self, current: _CurrentRun) -> list[StreamRow]:
