@@ -331,6 +331,7 @@ class ConnectorWalk:
 
     async def _dry_run(self, pick: int) -> None:
         self._tool.rules.clear()
+        await self._wait_until_idle()  # a run that failed leaves documents to be indexed
         before = await self._known_state()
         run = await self._harness.sync(dry_run=True, force=pick % 9 == 1)
         assert run.status == "success", await self._harness.log_text(run)
