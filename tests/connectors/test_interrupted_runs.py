@@ -9,6 +9,8 @@ from gristmill.connectors import admin
 from gristmill.connectors.listing import by_git_tree
 from gristmill.connectors.port import Checkpoint, Document, DocumentRef, Stream
 from gristmill.errors import SourceGone
+from gristmill.operations.delete import delete
+from gristmill.operations.freshness import take_back
 from tests.connectors.fakes.files import FakeWebDav
 from tests.connectors.fakes.github import FakeGitHub
 from tests.connectors.fakes.jira import FakeJira
@@ -154,6 +156,25 @@ async def test_a_moved_file_keeps_its_record_and_a_dry_run_counts_it_as_changed(
         run = await harness.sync()
         assert (run.documents_ingested, run.documents_pruned) == (1, 0)
         assert await harness.fetch(records) == before
+        await harness.assert_matches_tool()
+
+
+async def test_a_file_that_someone_deleted_here_stays_deleted_when_it_is_moved(mill: app.Gristmill) -> None:
+    with serve_fake(FakeWebDav()) as tool:
+        harness = await ConnectorHarness.create(mill, tool)
+        await harness.sync()
+        before = set(tool.expected_documents())
+        ((record,),) = await harness.fetch(
+            "select id from item where source_key = %s", f"file:{tool.followed()[5]}"
+        )
+        await delete(mill.db, harness.base.id, [record])
+        tool.move_document(5)
+        (new_id,) = set(tool.expected_documents()) - before
+        assert (await harness.sync()).status == "success"
+        assert set(tool.expected_documents()) - set(await harness.indexed_documents()) == {new_id}
+        assert await harness.fetch("select source_key from exclusion") == [(new_id,)]
+        await take_back(mill.db, harness.base.id, None, admin.forget_records)
+        await harness.sync()
         await harness.assert_matches_tool()
 
 

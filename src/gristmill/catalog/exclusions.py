@@ -1,8 +1,12 @@
-"""What people deleted from containers: their listings leave it out until someone adds it again or removes the exclusion."""
+"""What people deleted from containers: their listings leave it out until someone adds it again or removes the exclusion.
 
-from collections.abc import Sequence
+It stays left out when it is moved: a file within its folder, by its fingerprint; a record, by the id that it has after a move.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from uuid import UUID
 
 from gristmill.catalog.base import BaseId
@@ -29,18 +33,78 @@ async def exclude_items(tx: Tx, ids: Sequence[ItemId]) -> None:
     await queries.run(tx, "exclude_items", ids=list(ids))
 
 
-async def find_excluded(tx: Tx, root_id: ItemId, sources: Sequence[tuple[str, str]]) -> set[int]:
-    """Which of these sources, by type and key, are left out of a container that people added: their indexes."""
+async def find_excluded(tx: Tx, root_id: ItemId, sources: Sequence[tuple[str, str]]) -> dict[int, str | None]:
+    """Which of these sources, by type and key, are left out of a container that people added: their indexes, with the fingerprints
+    that files had when they were last seen."""
     if not sources:
-        return set()
-    places = await queries.values(
+        return {}
+    rows = await queries.many(
         tx,
+        _ExcludedSource,
         "find_excluded",
         root=root_id,
         types=[kind for kind, _ in sources],
         keys=[key for _, key in sources],
     )
-    return {place - 1 for place in places}
+    return {row.place - 1: row.fingerprint for row in rows}
+
+
+@dataclass(frozen=True)
+class _ExcludedSource:
+    place: int
+    fingerprint: str | None
+
+
+@dataclass(frozen=True)
+class ExcludedFile:
+    """A file that is left out, as it was when it was last seen."""
+
+    id: UUID
+    fingerprint: str
+    path: str
+
+
+async def find_excluded_files(tx: Tx, root_id: ItemId, fingerprints: Sequence[str]) -> list[ExcludedFile]:
+    """Files with these fingerprints that are left out of a folder that people added."""
+    return await queries.many(
+        tx, ExcludedFile, "find_excluded_files", root=root_id, fingerprints=list(fingerprints)
+    )
+
+
+async def move_exclusions(tx: Tx, moved: Mapping[Path, ExcludedFile]) -> None:
+    """Leave files out where they are now."""
+    if moved:
+        await queries.run(
+            tx,
+            "move_exclusions",
+            ids=[file.id for file in moved.values()],
+            paths=[str(path) for path in moved],
+            titles=[path.name for path in moved],
+            fingerprints=[file.fingerprint for file in moved.values()],
+        )
+
+
+async def note_excluded_changes(tx: Tx, root_id: ItemId, fingerprints: Mapping[str, str]) -> None:
+    """Note the fingerprints, by path, that files which are left out have now: they may be moved later."""
+    if fingerprints:
+        await queries.run(
+            tx,
+            "note_excluded_changes",
+            root=root_id,
+            paths=list(fingerprints),
+            fingerprints=list(fingerprints.values()),
+        )
+
+
+async def rename_excluded_records(tx: Tx, container: ItemId, new_keys: Mapping[str, str]) -> None:
+    """Records that are left out of a container have other ids in their tool now, by the old ones."""
+    await queries.run(
+        tx,
+        "rename_excluded_records",
+        container=container,
+        old_keys=list(new_keys),
+        new_keys=list(new_keys.values()),
+    )
 
 
 async def list_exclusions(

@@ -1,4 +1,5 @@
-"""Moved documents keep their records: a file that was renamed in a bucket, a folder or a git repository.
+"""Moved documents keep their records: a file that was renamed in a bucket, a folder or a git repository. Those that people deleted
+here stay deleted.
 
 A listing names a document by an id that follows from its path, with a mark that is equal only for equal contents. Once the
 listing is complete, an id that is new, with the mark of a document that is gone, is that document. Document and records get
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gristmill import catalog, faults, jobs
+from gristmill.catalog import exclusions
 from gristmill.connectors import store
 from gristmill.connectors.model import ConnectorId, ConnectorRow, ConnectorRun
 from gristmill.connectors.store import queries
@@ -41,6 +43,7 @@ async def rename_moved(db: Database, job: Job, row: ConnectorRow, run: Connector
         for target in await store.find_containers(tx, row.id):
             if target.item_id is not None:
                 await catalog.rename_records(tx, target.item_id, new_keys)
+                await exclusions.rename_excluded_records(tx, target.item_id, new_keys)
         await store.add_log_line(tx, run.id, f"{len(moved)} documents were moved; they keep their records.")
         await faults.point("moves.before_commit")
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import time
 from pathlib import Path
 from uuid import uuid4
 
@@ -167,6 +168,52 @@ async def test_what_someone_deleted_stays_deleted_until_it_is_taken_back(
     await delete.delete(worker.db, base.id, [items["docs"].id])
     await worker.work()
     assert await worker.rows("select id from exclusion") == [], "the whole folder is not left out of anything"
+
+
+async def test_a_file_that_someone_deleted_stays_deleted_when_it_is_moved(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    """Also after it was edited where it is. A copy of it is another file, and so is one that replaced a file which is filed."""
+    for name in ("p.md", "q.md", "r.md", "kept.md"):
+        write(docs / name, f"spelt {name}")
+    items = await index_folder(worker, base, docs)
+    await delete.delete(worker.db, base.id, [items[f"{name}.md"].id for name in "pqr"])
+    await worker.work()
+    (docs / "new").mkdir()
+    (docs / "p.md").rename(docs / "new/renamed.md")
+    write(docs / "new/d.md", "oats")
+    write(docs / "q.md", "spelt edited", _LONG_AGO + 9)
+    await compare(worker, base, items["docs"])
+    (docs / "q.md").rename(docs / "moved.md")
+    shutil.copy2(docs / "new/renamed.md", docs / "copy.md")
+    (docs / "r.md").rename(docs / "kept.md")
+    await compare(worker, base, items["docs"])
+    names = set(await worker.statuses())
+    assert {"copy.md", "d.md", "kept.md", "new"} <= names
+    assert not {"p.md", "q.md", "r.md", "moved.md", "renamed.md"} & names
+    assert await worker.search_texts(base, "spelt oats") == ["oats", "spelt p.md", "spelt r.md"]
+    rows = await worker.rows("select id, source_key, title from exclusion order by source_key")
+    assert [row[1:] for row in rows] == [
+        (str(docs / "moved.md"), "moved.md"),
+        (str(docs / "new/renamed.md"), "renamed.md"),
+        (str(docs / "r.md"), "r.md"),
+    ]
+    await freshness.take_back(worker.db, base.id, [rows[1][0]])
+    await worker.work()
+    assert await worker.search_texts(base, "spelt") == ["spelt p.md", "spelt p.md", "spelt r.md"]
+
+
+async def test_a_file_that_was_changed_a_moment_ago_can_be_moved(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    """It may be changed again without a new time, so its fingerprint has a mark."""
+    write(docs / "p.md", "rye")
+    now = int(time.time()) + 3600  # by a clock that is ahead: it stays a moment ago
+    os.utime(docs / "p.md", (now, now))
+    items = await index_folder(worker, base, docs)
+    (docs / "p.md").rename(docs / "moved.md")
+    await compare(worker, base, items["docs"])
+    assert (await items_by_title(worker, base))["moved.md"].id == items["p.md"].id
 
 
 async def test_a_folder_that_is_gone_or_not_mounted_keeps_its_items(

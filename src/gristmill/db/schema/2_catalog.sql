@@ -188,7 +188,8 @@ create table exclusion (
     type            text not null,
     source_key      text not null,              -- path, address or record id; of a folder, everything below it too
     title           text not null,
-    created_at      timestamptz not null default clock_now()
+    created_at      timestamptz not null default clock_now(),
+    fingerprint     text                        -- files on the disk: as they were last seen
 );
 create unique index exclusion_source on exclusion (root_id, type, md5(source_key));
 create index exclusion_base on exclusion (base_id, id);

@@ -7,7 +7,8 @@
     a file with another one, or an entry with another error  a new version and its job
     nothing at a path that is filed                          the item is deleted
 
-A file moved if an item of the base has its fingerprint and that item's path is gone. The title of a
+A file moved if an item of the base has its fingerprint and that item's path is gone. So did one that people deleted here: it
+stays deleted. The title of a
 moved file with another name is indexed again, and nothing else of it. Everything is looked at again in the transaction, so
 that two comparisons of one folder can overlap: what one has written, the other finds done. Entries below a folder that is being
 listed are passed over: the listing files them.
@@ -20,6 +21,7 @@ from uuid import UUID
 
 from gristmill import catalog, events, faults, jobs
 from gristmill.catalog import Base, ExpandedContainer, Item, ItemId, NewItem, exclusions, folder_tree
+from gristmill.catalog.exclusions import ExcludedFile
 from gristmill.catalog.folder_tree import FileAtPath, FileMove, KnownFolder, ListedChild
 from gristmill.db import Database, Tx
 from gristmill.events import ContainerExpanded
@@ -40,11 +42,12 @@ Guard = Callable[[Tx], Awaitable[bool]]
 @dataclass(frozen=True)
 class FolderChanges:
     """Entries of a folder's tree as they are on the disk, and paths at which there is nothing. `moves` has the items that were
-    moved to a path."""
+    moved to a path, `excluded_moves` files that people deleted here."""
 
     entries: Sequence[DirectoryEntry] = ()
     gone: Sequence[str] = ()
-    moves: Mapping[str, FileAtPath] = field(default_factory=dict[str, FileAtPath])
+    moves: Mapping[Path, FileAtPath] = field(default_factory=dict[Path, FileAtPath])
+    excluded_moves: Mapping[Path, ExcludedFile] = field(default_factory=dict[Path, ExcludedFile])
 
 
 class FolderWriter:
@@ -70,25 +73,36 @@ class FolderWriter:
             await faults.point("folder_changes.before_commit")
         return counts
 
-    async def find_moves(self, entries: Sequence[DirectoryEntry]) -> dict[str, FileAtPath]:
-        """Files that were filed at other paths and are at these now, by fingerprint. A path that still exists has a copy or a
-        link of the file: that is no move."""
-        by_fingerprint = {entry.fingerprint: entry for entry in entries if entry.fingerprint is not None}
-        if not by_fingerprint:
-            return {}
-        fingerprints = [*by_fingerprint, *(f"{fingerprint}?" for fingerprint in by_fingerprint)]
+    async def find_changes(self, entries: Sequence[DirectoryEntry]) -> FolderChanges:
+        """The entries, with the files among them that were filed at other paths, or deleted here, and are at these now, by
+        fingerprint. A path that still exists has a copy or a link of the file: that is no move."""
+        paths = {_bare_fingerprint(entry.fingerprint): entry.path for entry in entries if entry.fingerprint}
+        if not paths:
+            return FolderChanges(entries)
+        fingerprints = [*paths, *(f"{fingerprint}?" for fingerprint in paths)]
         async with self._db.connection() as tx:
-            candidates = await folder_tree.find_by_fingerprint(tx, self._root.base_id, fingerprints)
-        moves: dict[str, FileAtPath] = {}
-        for candidate in candidates:
-            entry = by_fingerprint[candidate.fingerprint.removesuffix("?")]
-            path = Path(candidate.path)
-            if path != entry.path and path.is_relative_to(self._top):
-                moves[str(entry.path)] = candidate
-        present = await threads.run_blocking(
-            lambda: {path for path, source in moves.items() if _exists(Path(source.path))}
+            filed = await folder_tree.find_by_fingerprint(tx, self._root.base_id, fingerprints)
+            excluded = await exclusions.find_excluded_files(tx, self._root.id, fingerprints)
+        moves = {
+            path: file
+            for file in filed
+            if (path := paths[_bare_fingerprint(file.fingerprint)]) != Path(file.path)
+            and Path(file.path).is_relative_to(self._top)
+        }
+        excluded_moves = {
+            path: file
+            for file in excluded
+            if (path := paths[_bare_fingerprint(file.fingerprint)]) != Path(file.path)
+        }
+        old_paths = {Path(file.path) for file in (*moves.values(), *excluded_moves.values())}
+        present = await threads.run_blocking(lambda: {path for path in old_paths if _exists(path)})
+        return FolderChanges(
+            entries,
+            moves={path: file for path, file in moves.items() if Path(file.path) not in present},
+            excluded_moves={
+                path: file for path, file in excluded_moves.items() if Path(file.path) not in present
+            },
         )
-        return {path: source for path, source in moves.items() if path not in present}
 
 
 class _FolderTransaction:
@@ -101,6 +115,7 @@ class _FolderTransaction:
 
     async def apply(self, changes: FolderChanges, priority: Priority) -> ChangeCounts:
         """Write all of it, removals last."""
+        await self._move_exclusions(changes.excluded_moves)
         entries = await self._without_excluded(changes.entries)
         folders = [str(entry.path) for entry in entries if entry.kind == "directory" and entry.error is None]
         await self._open_folders([*(str(entry.path.parent) for entry in entries), *folders], create=True)
@@ -111,7 +126,7 @@ class _FolderTransaction:
             if folder is None:
                 continue
             child = known.get((entry.kind, str(entry.path)))
-            source = changes.moves.get(str(entry.path))
+            source = changes.moves.get(entry.path)
             if child is not None:
                 if _has_changed(child, entry):
                     changed.append((child.id, self._new_item(entry)))
@@ -189,6 +204,17 @@ class _FolderTransaction:
 
     # ── entries ──────────────────────────────────────────────────────────────────────────────────────────
 
+    async def _move_exclusions(self, moves: Mapping[Path, ExcludedFile]) -> None:
+        """Leave out files where they are now, unless they replaced one that is filed."""
+        paths = [str(path) for path in moves]
+        await self._open_folders([str(path.parent) for path in moves], create=False)
+        filed = {path for kind, path in await self._find_known(paths) if kind == "file"}
+        # Folders that are missing may be created later.
+        self._folders = {path: folder for path, folder in self._folders.items() if folder is not None}
+        await exclusions.move_exclusions(
+            self._tx, {path: file for path, file in moves.items() if str(path) not in filed}
+        )
+
     async def _without_excluded(self, entries: Sequence[DirectoryEntry]) -> list[DirectoryEntry]:
         """Without what people deleted, and everything below a folder that they deleted."""
         folders = {
@@ -202,6 +228,15 @@ class _FolderTransaction:
         excluded = {sources[place] for place in places}
         if not excluded:
             return list(entries)
+        await exclusions.note_excluded_changes(
+            self._tx,
+            self._root.id,
+            {
+                str(entry.path): entry.fingerprint
+                for entry in entries
+                if entry.fingerprint is not None and (entry.kind, str(entry.path)) in excluded
+            },
+        )
         return [
             entry
             for entry in entries
@@ -289,6 +324,11 @@ def _folders_above(path: Path, top: str) -> list[str]:
         above.append(str(folder))
         folder = folder.parent
     return above
+
+
+def _bare_fingerprint(fingerprint: str) -> str:
+    """A fingerprint without the mark of a file that was changed a moment ago."""
+    return fingerprint.removesuffix("?")
 
 
 def _exists(path: Path) -> bool:

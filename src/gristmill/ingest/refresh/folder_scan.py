@@ -11,7 +11,7 @@ device: its disk is not mounted.
 
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,7 +134,8 @@ class FolderComparison:
                 for entry in result.entries
                 if (entry.kind, str(entry.path)) not in _children_of(filed, folder)
             ]
-            excluded = {new[place] for place in await exclusions.find_excluded(tx, self._root.id, new)}
+            places = await exclusions.find_excluded(tx, self._root.id, new)
+            excluded = {new[place]: fingerprint for place, fingerprint in places.items()}
         below: list[_OpenFolder] = []
         for folder, result in zip(group, contents, strict=True):
             if not isinstance(result, FolderContents):
@@ -150,7 +151,7 @@ class FolderComparison:
         self,
         entries: Sequence[DirectoryEntry],
         known: dict[tuple[str, str], ListedChild],
-        excluded: set[tuple[str, str]],
+        excluded: Mapping[tuple[str, str], str | None],
     ) -> list[_OpenFolder]:
         below: list[_OpenFolder] = []
         present: set[tuple[str, str]] = set()
@@ -159,6 +160,8 @@ class FolderComparison:
             present.add(key)
             child = known.get(key)
             if key in excluded:
+                if entry.kind == "file" and entry.fingerprint not in (None, excluded[key]):
+                    self._differing.append(entry)  # to be known by it when it is moved
                 continue
             if (
                 child is None
@@ -206,8 +209,7 @@ class FolderComparison:
         differing = list({(entry.kind, entry.path): entry for entry in self._differing}.values())
         for start in range(0, len(differing), BATCH):
             entries = differing[start : start + BATCH]
-            moves = await self._writer.find_moves(entries)
-            await self._write(FolderChanges(entries, moves=moves), priority)
+            await self._write(await self._writer.find_changes(entries), priority)
         self._differing = []
 
     async def _remove(self, priority: Priority) -> None:
