@@ -9,6 +9,7 @@ import httpx
 import pytest
 from PIL import Image
 
+from gristmill.server.api.footnotes import find_footnotes, find_labels
 from gristmill.server.api.rendered_text import first_heading, render, sanitise
 from gristmill.server.api.text_windows import (
     MAX_WINDOW,
@@ -67,6 +68,47 @@ def test_task_lists_have_boxes() -> None:
     assert "<p>[ ] text</p>" in markup
 
 
+NOTES = """# Weights[^1]
+
+A sack[^1] weighs more when wet[^wet]. The pattern `[^1]` and [^a-z] stay, [^9] has no note.
+
+| sack | pounds |
+|---|---|
+| rye[^1] | 60 |
+
+[^1]: Dry
+[^wet]: After *rain*
+    and in fog.
+
+    Ask <b id=fn-1 onclick=alert(1)>him</b> [there](#fn-1) [nowhere](#fn-2) [elsewhere](#top)
+
+The end.
+"""
+
+
+def test_footnotes_stay_where_they_are_with_links_to_their_notes_and_back() -> None:
+    """A note can be in another window than its reference, so both are known by their characters in the whole text."""
+    cut = NOTES.index("| sack")
+    labels = find_labels(NOTES[cut:])
+    footnotes = find_footnotes(labels, [(0, NOTES[:cut]), (cut, NOTES[cut:])])
+    assert [(note.label, NOTES[note.start :][:5]) for note in footnotes] == [("1", "[^1]:"), ("wet", "[^wet")]
+    assert [note.reference for note in footnotes] == [NOTES.index("[^1]"), NOTES.index("[^wet]")]
+    known = [note.label for note in footnotes]
+    (heading, paragraph), titles = render(TextWindow(NOTES[:cut], 0), known)
+    assert titles[0].title == "Weights"
+    assert '<sup><a href="#fn-1" target="_blank"' in heading.html
+    assert paragraph.html.count('href="#fn-wet"') == paragraph.html.count('href="#fn-1"') == 1
+    assert "The pattern <code>[^1]</code> and [^a-z] stay, [^9] has no note." in paragraph.html
+    (table, first, second, end), _ = render(TextWindow(NOTES[cut:], cut), known)
+    assert 'rye<sup><a href="#fn-1"' in table.html
+    assert first.html.startswith('<div><p><sup>1</sup> Dry <a href="#fnref-1"')
+    assert "<em>rain</em>\nand in fog.</p>" in second.html
+    assert second.html.count("href") == 2  # a link to a note, and the one back
+    assert not any(word in second.html for word in ("id=", "onclick", "#top", "#fn-2"))
+    assert end.html == "<p>The end.</p>\n"
+    assert "<sup>" not in sanitise("[^1]")
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_nothing_of_a_hostile_text_runs_or_loads(text: str) -> None:
     blocks, _ = render(TextWindow(f"# Before\n\n{text}\n\nAfter it.", 0))
@@ -85,7 +127,7 @@ def test_nothing_of_a_hostile_text_runs_or_loads(text: str) -> None:
         "onclick",
     ):
         assert word not in markup
-    assert not any(word in markup for word in ("src=", "style=", "class=", " id=", "name=", "href"))
+    assert not any(word in markup for word in ("src=", "style=", "class=", " id=", "name=", "href", "]("))
 
 
 def test_code_that_begins_before_the_window_is_still_code_with_its_line_numbers() -> None:
@@ -193,6 +235,8 @@ async def test_pages_are_drawn_cached_by_what_was_read_and_refused_once_the_file
     assert unchanged.status_code == 304
     assert (await http.get(f"/api/knowledge-items/{item}/pages/3")).json()["code"] == "page_not_found"
     assert (await http.get(f"/api/knowledge-items/{note}/pages")).json()["code"] == "no_pages"
+    none = await http.get(f"/api/knowledge-items/{note}/pages", params={"required": False})
+    assert (none.status_code, none.json()["count"], none.json()["error"]["code"]) == (200, 0, "no_pages")
     rendered = (await http.get(f"/api/knowledge-items/{note}/rendered")).json()
     assert rendered["blocks"][0]["html"].strip() == "<h1>A note</h1>"
     assert (rendered["previous"], rendered["next"]) == (None, None)

@@ -139,16 +139,52 @@ def test_side_by_side_the_text_follows_the_pages(page: Page, ui_url: str, api: A
     expect(region.locator("mark")).to_be_in_viewport()
 
 
+# A footnote is far from its note, which is one word: markdown takes `[^1]: Dry` for the address of a link.
+WEIGHTS = f"""# Weights
+
+A sack[^1] weighs more after rain, says the tapir.
+
+{"".join(f"Field {number} was sown with rye and oats, and cut in autumn.{chr(10) * 2}" for number in range(1500))}
+[^1]: Dry
+"""
+
+
 def test_a_link_to_the_place_is_copied_and_an_unknown_document_is_explained(
     tabs: Tabs, ui_url: str, api: ApiHelper
 ) -> None:
+    """To the passage or page that is in view, or else to the text there; a footnote leads to its note, and back."""
     base = api.create_base("Links")
-    item = add_files(api, base, {"two.pdf": samples.pdf(["A heron.", "A bittern."])})["two.pdf"]
+    files = {"two.pdf": samples.pdf(["A heron.", "A bittern."]), "weights.md": WEIGHTS.encode()}
+    item = add_files(api, base, files)["two.pdf"]
     tabs.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page = tabs.open(f"{ui_url}/b/{base}?q=heron&mode=text")
+    page = tabs.open(f"{ui_url}/b/{base}?q=tapir&mode=text")
+    refusals = list[str]()
+    page.on("response", lambda response: refusals.append(response.url) if response.status >= 400 else None)
+    page.locator(".hit a").click()
+    copy = page.get_by_role("button", name="Copy link to this place")
+    expect(page.locator(".text-block mark")).to_be_in_viewport()
+    copy.click()
+    expect(page.get_by_text("Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
+    page.get_by_role("link", name="1", exact=True).press("Enter")
+    back = page.get_by_role("link", name="Back to the text")
+    expect(back).to_be_focused()
+    expect(back).to_be_in_viewport()
+    expect(page.locator(".text-block", has_text="Dry")).to_have_text(re.compile("^1 Dry"))
+    assert violations(page) == []
+    copy.click()
+    expect(page.get_by_text("Copied")).to_have_count(2)
+    link = page.evaluate("navigator.clipboard.readText()")
+    back.press("Enter")
+    expect(page.get_by_role("link", name="1", exact=True)).to_be_focused()
+    page.goto(link)
+    expect(back).to_be_in_viewport()
+    expect(page.get_by_text("says the tapir")).to_have_count(0)  # it is far above
+    assert refusals == []  # pages of a text are not refused: browsers log that
+
+    page.goto(f"{ui_url}/b/{base}?q=heron&mode=text")
     page.locator(".hit a").click()
     expect(page.locator(".page-mark-box.match")).to_be_visible()
-    copy = page.get_by_role("button", name="Copy link to this place")
     copy.click()
     expect(page.get_by_text("Copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == page.url

@@ -26,3 +26,11 @@ select c.hash, c.start, c.page, coalesce(nullif(c.caption, ''), a.text, '') as t
  where i.id = %(item)s and c.kind = 'image' and c.blob_hash is not null and c.media_type = any (%(types)s)
    and c.start >= %(first)s and (%(last)s::bigint is null or c.start < %(last)s)
  order by c.start, c.number limit %(limit)s;
+
+-- name: live_parts_with
+-- Parts of the content of the live version in which a text stands.
+select p.start, p.text, p.page from item i
+  join item_version v on v.item_id = i.id and v.version = i.live_version
+  join content_part p on p.content_hash = v.content_hash
+ where i.id = %(id)s and strpos(p.text, %(wanted)s) > 0
+ order by p.start limit %(limit)s;

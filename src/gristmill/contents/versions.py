@@ -202,6 +202,11 @@ async def live_parts_between(
     )
 
 
+async def live_parts_with(tx: Tx, item_id: ItemId, wanted: str, *, limit: int) -> list[ContentPart]:
+    """Parts of the content of the live version in which a text stands."""
+    return await queries.many(tx, ContentPart, "live_parts_with", id=item_id, wanted=wanted, limit=limit)
+
+
 async def live_pages(tx: Tx, item_id: ItemId, *, length: int, limit: int, page: int = 0) -> list[PageOpening]:
     """The pages of the live version's text from `page` on, in order, with so many of their first characters."""
     return await queries.many(

@@ -1,20 +1,22 @@
 """Canonical content as HTML that is safe to show: markdown-it parses it, ammonia (nh3) sanitises every block.
 
 Allowed are the elements of text and tables, without ids, classes and styles. Links lead to http, https and mailto addresses only, in
-another tab, without a referrer. Images are shown as their description: nothing is loaded from elsewhere. Pure.
+another tab, without a referrer, and from footnotes to their notes and back. Images are shown as their description: nothing is loaded
+from elsewhere. Pure.
 """
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import nh3
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from gristmill.server.api.footnotes import add_footnotes, environment_of, is_footnote_link
 from gristmill.server.api.task_lists import add_task_lists
 from gristmill.server.api.text_windows import TextWindow
 
@@ -100,12 +102,14 @@ class RenderedHeading:
     page: int | None
 
 
-def render(window: TextWindow) -> tuple[list[RenderedBlock], list[RenderedHeading]]:
-    """The blocks and headings of a window."""
+def render(
+    window: TextWindow, footnotes: Collection[str] = ()
+) -> tuple[list[RenderedBlock], list[RenderedHeading]]:
+    """The blocks and headings of a window; `footnotes` are the labels that have a note in its document."""
     prefix = f"{window.fence}\n" if window.fence else window.table_head
     text = prefix + window.text
     parser = _parser()
-    environment: dict[str, Any] = {}
+    environment = environment_of(footnotes)
     tokens = parser.parse(text, environment)
     starts = _line_starts(text)
     blocks: list[RenderedBlock] = []
@@ -118,7 +122,7 @@ def render(window: TextWindow) -> tuple[list[RenderedBlock], list[RenderedHeadin
         line = None
         if group[0].type in ("fence", "code_block"):
             line = window.line if window.fence and begin == window.start else 1
-        markup = sanitise(parser.renderer.render(group, parser.options, environment))
+        markup = sanitise(parser.renderer.render(group, parser.options, environment), environment)
         rows = tuple(
             max(0, starts[token.map[0]] - len(prefix)) + window.start
             for token in group
@@ -160,13 +164,13 @@ def first_heading(opening: str) -> str:
     return headings[0].title if headings else ""
 
 
-def sanitise(markup: str) -> str:
-    """HTML without anything that runs, loads or styles."""
+def sanitise(markup: str, environment: Mapping[str, Any] | None = None) -> str:
+    """HTML without anything that runs, loads or styles. `environment` has the footnotes that links may lead to."""
     return nh3.clean(
         markup,
         tags=set(_TAGS),
         attributes={tag: set(names) for tag, names in _ATTRIBUTES.items()},
-        attribute_filter=_safe_attribute,
+        attribute_filter=partial(_safe_attribute, environment or {}),
         clean_content_tags=set(_REMOVED),
         url_schemes=set(_SCHEMES),
         link_rel="noopener noreferrer nofollow",
@@ -175,18 +179,23 @@ def sanitise(markup: str) -> str:
     )
 
 
-def _safe_attribute(tag: str, name: str, value: str) -> str | None:
+def _safe_attribute(environment: Mapping[str, Any], tag: str, name: str, value: str) -> str | None:
     """Links to other places of our own pages would look like a part of them."""
     if tag == "a" and name == "href":
-        return value if _ABSOLUTE_LINK.match(value.strip()) else None
+        is_safe = _ABSOLUTE_LINK.match(value.strip()) or is_footnote_link(value, environment)
+        return value if is_safe else None
     return value
 
 
 @cache
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": True, "linkify": False}).enable(["table", "strikethrough"])
+    parser.validateLink = lambda _url: (
+        True
+    )  # the sanitiser does that: the text of a link stays, and no markup
     parser.add_render_rule("image", _image_text)
     add_task_lists(parser)
+    add_footnotes(parser)
     return parser
 
 

@@ -14,6 +14,7 @@ from gristmill.server.api.context import ApiContext, CurrentContext, CurrentView
 from gristmill.server.api.local_original import local_original
 from gristmill.server.api.page_images import PageList
 from gristmill.server.api.router import ApiRouter
+from gristmill.server.api.schemas.common import ErrorBody
 from gristmill.server.api.schemas.pages import OutlineOut, PageOut, PagesOut
 
 router = ApiRouter("/api/knowledge-items", tag="items")
@@ -58,13 +59,22 @@ async def _require_paged(context: ApiContext, item_id: ItemId, viewer: Viewer) -
 
 
 @router.get("/{item_id}/pages")
-async def list_pages(item_id: PathItem, context: CurrentContext, viewer: CurrentViewer) -> PagesOut:
-    """List the pages of a PDF or image file, with their sizes, and its bookmarks."""
-    paged = await _require_paged(context, item_id, viewer)
-    pages = context.page_images.pages_in_cache(paged.key)
-    if pages is None:
-        async with local_original(context.sources, paged.item, paged.live, paged.blob) as path:
-            pages = await context.page_images.pages(paged.key, str(paged.item.base_id), path)
+async def list_pages(
+    item_id: PathItem, context: CurrentContext, viewer: CurrentViewer, required: bool = True
+) -> PagesOut:
+    """List the pages of a PDF or image file, with their sizes, and its bookmarks. If they are not `required`, a document without
+    pages has an empty list with the reason, instead of 409."""
+    try:
+        paged = await _require_paged(context, item_id, viewer)
+        pages = context.page_images.pages_in_cache(paged.key)
+        if pages is None:
+            async with local_original(context.sources, paged.item, paged.live, paged.blob) as path:
+                pages = await context.page_images.pages(paged.key, str(paged.item.base_id), path)
+    except Conflict as error:
+        if required:
+            raise
+        reason = ErrorBody.of(error)
+        return PagesOut(item_id=item_id, revision="", count=0, pages=[], outline=[], error=reason)
     return _pages_out(paged, pages)
 
 
@@ -79,6 +89,7 @@ def _pages_out(paged: _PagedItem, pages: PageList) -> PagesOut:
         outline=[
             OutlineOut(level=entry.level, title=entry.title, page=entry.page) for entry in pages.outline
         ],
+        error=None,
     )
 
 

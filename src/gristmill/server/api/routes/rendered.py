@@ -14,6 +14,7 @@ from gristmill.db import Tx
 from gristmill.operations import guards
 from gristmill.readers.text_format import detect_format
 from gristmill.server.api.context import CurrentContext, CurrentViewer, PathItem
+from gristmill.server.api.footnotes import Footnote, find_footnotes, find_labels
 from gristmill.server.api.rendered_text import (
     RenderedBlock,
     RenderedHeading,
@@ -22,7 +23,14 @@ from gristmill.server.api.rendered_text import (
     render_code,
 )
 from gristmill.server.api.router import ApiRouter
-from gristmill.server.api.schemas.pages import BlockOut, HeadingOut, ImageOut, RenderedOut, TextPageOut
+from gristmill.server.api.schemas.pages import (
+    BlockOut,
+    FootnoteOut,
+    HeadingOut,
+    ImageOut,
+    RenderedOut,
+    TextPageOut,
+)
 from gristmill.server.api.text_windows import (
     CONTEXT,
     MAX_WINDOW,
@@ -45,6 +53,7 @@ _OPENING_LENGTH = 400  # characters of a page, for its title
 _TABLE_OPENING_LENGTH = 8_000  # characters of a sheet, for the head of its table
 _HEAD_STEP, _HEAD_STEPS = 64_000, 16  # characters before a text, in which the head of its table is looked for
 _MAX_IMAGES = 200
+_MAX_FOOTNOTE_PARTS = 500  # of a text, in which notes are looked for
 # What browsers show. An SVG in an <img> runs no script and loads nothing.
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp", "image/svg+xml")
 _SLIDES = re.compile(r"\.(pptx?|pps[xm]?|potx?|odp|key)$", re.IGNORECASE)
@@ -73,6 +82,7 @@ class _WindowText:
     kind: PageKind
     windows: list[TextWindow]
     code: list[ContentPart]  # of a file of code: its text from the beginning
+    footnotes: list[Footnote]
     images: list[PlacedImage]
     openings: list[PageOpening]
 
@@ -118,7 +128,7 @@ async def get_rendered(
     async with context.db.connection() as tx:
         item = await guards.require_item(tx, item_id, viewer)
         text = await _read_text(tx, item, place, with_pages=pages)
-    rendered = await asyncio.to_thread(_render_all, text.windows, text.code)
+    rendered = await asyncio.to_thread(_render_all, text)
     titles = await asyncio.to_thread(lambda: [first_heading(page.opening) for page in text.openings])
     return _response(text, rendered, titles)
 
@@ -132,6 +142,7 @@ async def _read_text(tx: Tx, item: Item, place: _TextPlace, *, with_pages: bool)
     is_code = bool(runs) and _is_code(item, runs[0].text)
     code = await contents.live_parts(tx, item.id, limit=_MAX_CODE_PARTS) if is_code else []
     windows = choose_windows(runs, place.at, place.edge)
+    footnotes = [] if is_code else await _find_footnotes(tx, item, windows)
     start, end = (windows[0].start, windows[-1].end) if windows else (0, 0)
     is_last = live.characters is None or end >= live.characters
     images = await contents.live_images_between(
@@ -141,7 +152,7 @@ async def _read_text(tx: Tx, item: Item, place: _TextPlace, *, with_pages: bool)
     length = 0 if kind == "page" else _OPENING_LENGTH  # pages have no titles
     openings = await contents.live_pages(tx, item.id, length=length, limit=_MAX_PAGES) if with_pages else []
     characters = live.characters or end
-    return _WindowText(characters, start, end, is_last, kind, windows, code, images, openings)
+    return _WindowText(characters, start, end, is_last, kind, windows, code, footnotes, images, openings)
 
 
 async def _find_runs(tx: Tx, item: Item, place: _TextPlace) -> list[TextRun]:
@@ -182,11 +193,21 @@ async def _find_head_before(tx: Tx, item: Item, run: TextRun) -> str:
     return find_table_head(text.rpartition("\n\n")[2])
 
 
-def _render_all(windows: list[TextWindow], code: list[ContentPart]) -> list[_Rendered]:
-    if not code:
-        return [render(window) for window in windows]
-    content = "".join(part.text for part in code)
-    return [(render_code(window, content), []) for window in windows]
+async def _find_footnotes(tx: Tx, item: Item, windows: list[TextWindow]) -> list[Footnote]:
+    """The footnotes of windows; their notes and references may be anywhere in the text."""
+    labels = {label for window in windows for label in find_labels(window.text)}
+    if not labels:
+        return []
+    parts = await contents.live_parts_with(tx, item.id, "[^", limit=_MAX_FOOTNOTE_PARTS)
+    return await asyncio.to_thread(find_footnotes, labels, [(part.start, part.text) for part in parts])
+
+
+def _render_all(text: _WindowText) -> list[_Rendered]:
+    if not text.code:
+        labels = [footnote.label for footnote in text.footnotes]
+        return [render(window, labels) for window in text.windows]
+    content = "".join(part.text for part in text.code)
+    return [(render_code(window, content), []) for window in text.windows]
 
 
 def _response(text: _WindowText, rendered: list[_Rendered], titles: list[str]) -> RenderedOut:
@@ -204,6 +225,10 @@ def _response(text: _WindowText, rendered: list[_Rendered], titles: list[str]) -
             HeadingOut(level=heading.level, title=heading.title, start=heading.start, page=heading.page)
             for _, headings in rendered
             for heading in headings
+        ],
+        footnotes=[
+            FootnoteOut(label=footnote.label, start=footnote.start, reference=footnote.reference)
+            for footnote in text.footnotes
         ],
         images=[_image_out(image) for image in text.images],
     )

@@ -3,7 +3,7 @@
 from typing import Literal
 from uuid import UUID
 
-from gristmill.server.api.schemas.common import ApiModel
+from gristmill.server.api.schemas.common import ApiModel, ErrorBody
 
 
 class PageOut(ApiModel):
@@ -23,13 +23,15 @@ class OutlineOut(ApiModel):
 
 
 class PagesOut(ApiModel):
-    """The pages of a document. `revision` identifies what was read: with it, pictures can be cached without expiry."""
+    """The pages of a document. `revision` identifies what was read: with it, pictures can be cached without expiry. `error` is why
+    there are none, if that was not refused."""
 
     item_id: UUID
     revision: str
     count: int
     pages: list[PageOut]
     outline: list[OutlineOut]
+    error: ErrorBody | None
 
 
 class BlockOut(ApiModel):
@@ -51,6 +53,14 @@ class HeadingOut(ApiModel):
     title: str
     start: int
     page: int | None
+
+
+class FootnoteOut(ApiModel):
+    """A footnote of the blocks: the characters at which its note is written and at which the text refers to it first."""
+
+    label: str
+    start: int
+    reference: int | None
 
 
 class TextPageOut(ApiModel):
@@ -81,4 +91,5 @@ class RenderedOut(ApiModel):
     pages: list[TextPageOut]
     blocks: list[BlockOut]
     headings: list[HeadingOut]
+    footnotes: list[FootnoteOut]
     images: list[ImageOut]

@@ -7,7 +7,7 @@
  */
 export function readerUrl({ baseId, itemId, chunkId, page }, search = {}) {
   const query = new URLSearchParams(search);
-  for (const name of ["tab", "pane", "page", "chunk", "add"]) query.delete(name);
+  for (const name of ["tab", "pane", "page", "at", "chunk", "add"]) query.delete(name);
   if (chunkId) query.set("chunk", chunkId);
   if (page) query.set("page", String(page));
   return `/b/${baseId}/i/${itemId}/read${query.size ? `?${query}` : ""}`;

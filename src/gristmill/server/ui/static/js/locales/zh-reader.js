@@ -11,6 +11,7 @@ export const messages = {
   "sheet {page} of {n}": "第 {page} 个工作表，共 {n} 个",
   "Previous page": "上一页",
   "Next page": "下一页",
+  "Back to the text": "返回正文",
   "This image can't be shown: {text}": "无法显示此图片：{text}",
   "This document has no text.": "此文档没有文本。",
   "hit {i} of {n}": "第 {i} 条结果，共 {n} 条",

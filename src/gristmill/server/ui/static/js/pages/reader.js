@@ -8,7 +8,7 @@
 import "../reader-locale.js";
 import { api } from "../api.js";
 import { computed, effect, html, signal } from "../core.js";
-import { t } from "../i18n.js";
+import { problemMessage, t } from "../i18n.js";
 import { button, iconButton } from "../components/button.js";
 import { icon, itemIcon } from "../components/icon.js";
 import { emptyState } from "../components/status.js";
@@ -21,7 +21,6 @@ import { firstBox, pageName, pageView } from "./reader/page-view.js";
 import { partName } from "./reader/text-blocks.js";
 import { textView } from "./reader/text-view.js";
 
-/** @import { ApiError } from "../api.js" */
 /** @import { Computed, Signal } from "../core.js" */
 /** @import { LiveRoute } from "../router.js" */
 /** @import { Hit, Passage } from "./reader/passage.js" */
@@ -46,7 +45,8 @@ export function page(route) {
   const isOutlineShown = signal(false);
   const current = signal(1);
   const wantedPage = signal(Number(route.peek().query.get("page") ?? 0));
-  const wantedAt = signal(-1);
+  const wantedAt = signal(Number(route.peek().query.get("at") ?? -1));
+  const textPlace = { find: () => -1 }; // by the view of the text, while it is shown
   const headings = signal(/** @type {Heading[]} */ ([]));
   const textPages = signal(/** @type {TextPages | null} */ (null)); // slides or sheets
   const pageStarts = signal(/** @type {TextPages["pages"]} */ ([])); // in the text of a document of pages
@@ -62,12 +62,13 @@ export function page(route) {
       (value) => (item.value = value),
       (error) => (errorText.value = error.message),
     );
-    api.get(`/knowledge-items/${id}/pages`).then(
-      (list) => (pages.value = list),
-      (/** @type {ApiError} */ error) => {
-        if (NOTED.has(error.code)) note.value = error.message;
-        pages.value = null;
+    // Not required: browsers log a refusal as an error, and most documents have no pages.
+    api.get(`/knowledge-items/${id}/pages`, { required: false }).then(
+      (list) => {
+        if (NOTED.has(list.error?.code)) note.value = problemMessage(list.error);
+        pages.value = list.count ? list : null;
       },
+      () => (pages.value = null),
     );
   });
   const lookUp = async () => {
@@ -101,10 +102,12 @@ export function page(route) {
     const list = pages.value;
     return [
       list && kind !== "text" ? pageView(list, passage, current, wantedPage) : null,
-      kind !== "pages" ? textView(id, passage, { headings, textPages, pageStarts, currentPage, wantedAt }) : null,
+      kind !== "pages"
+        ? textView(id, passage, { headings, textPages, pageStarts, currentPage, wantedAt, place: textPlace })
+        : null,
     ];
   };
-  const shownPage = () => (view.peek() === "text" ? 0 : current.peek());
+  const shownPlace = () => view.peek() === "text" ? { at: textPlace.find() } : { page: current.peek() };
   const wanted = { wantedPage, wantedAt };
   const entries = computed(() =>
     outlineEntries(pages.value ?? null, textPages.value, view.value, headings.value, wanted)
@@ -157,7 +160,7 @@ export function page(route) {
           ${() => hitSteps(hits.value.length, place.value, step)}
           ${() => (pages.value ? segments(t("View"), choices, () => view.value, choose) : null)}
           ${() => (hasOutline.value ? iconButton(t("Outline"), "queue", toggleOutline, "hide-desk") : null)}
-          ${iconButton(t("Copy link to this place"), "copy", () => copyLink(shownPage(), passage.peek()))}
+          ${iconButton(t("Copy link to this place"), "copy", () => copyLink(shownPlace(), passage.peek()))}
           ${button(t("Details"), () => go(detailsUrl(base, id)), { small: true, kind: "quiet" })}
           <a class="icon-button" href="/api/knowledge-items/${id}/original" download aria-label="${t(
             "Original",
@@ -174,7 +177,7 @@ export function page(route) {
 /** @param {URLSearchParams} query The search without the place that is read. */
 function withoutPlace(query) {
   const search = new URLSearchParams(query);
-  for (const name of ["chunk", "page", "view"]) search.delete(name);
+  for (const name of ["chunk", "page", "at", "view"]) search.delete(name);
   return search;
 }
 
@@ -189,16 +192,24 @@ function searchUrl(base) {
 /** @param {string} base @param {string} id The address of the item's page, with the search and the passage. */
 function detailsUrl(base, id) {
   const query = new URLSearchParams(location.search);
-  for (const name of ["page", "view"]) query.delete(name);
+  for (const name of ["page", "at", "view"]) query.delete(name);
   return `/b/${base}/i/${id}${query.size ? `?${query}` : ""}`;
 }
 
-/** @param {number} page the page that is shown as a picture; 0: none @param {Passage | null} passage */
-function copyLink(page, passage) {
+/**
+ * Copies a link to what is in view: to the passage if it is there, else to the page or the text at the top.
+ * @param {{page?: number, at?: number}} place `page` is shown as a picture, `at` is a character; -1: the passage
+ * @param {Passage | null} passage
+ */
+function copyLink({ page, at = -1 }, passage) {
   const link = new URL(location.href);
+  link.searchParams.delete("at");
   if (page) link.searchParams.set("page", String(page));
-  // The passage would be opened instead of another page.
-  if (page && passage && page !== (firstBox(passage)?.page ?? passage.page)) link.searchParams.delete("chunk");
+  if (at > 0) link.searchParams.set("at", String(at));
+  if (at >= 0) link.searchParams.delete("page");
+  // The passage would be opened instead of another place.
+  const isElsewhere = page && passage && page !== (firstBox(passage)?.page ?? passage.page);
+  if (at >= 0 || isElsewhere) link.searchParams.delete("chunk");
   return navigator.clipboard.writeText(link.href).then(() => toast(t("Copied")), showError);
 }
 

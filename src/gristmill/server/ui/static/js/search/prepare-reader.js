@@ -15,6 +15,6 @@ export function prepareReader(hits) {
   if (!id || prepared.has(id)) return;
   prepared.add(id);
   const ignore = () => {}; // the reader reports what goes wrong
-  api.get(`/knowledge-items/${id}/pages`).catch(ignore);
+  api.get(`/knowledge-items/${id}/pages`, { required: false }).catch(ignore);
   import("../pages/reader.js").catch(ignore);
 }

@@ -9,7 +9,7 @@ const ELEMENTS = new Set(
     "SMALL SPAN STRONG SUB SUP TABLE TBODY TD TFOOT TH THEAD TR U UL").split(" "),
 );
 const ATTRIBUTES = new Set(["href", "rel", "target", "start", "colspan", "rowspan"]);
-const LINK = /^(?:https?:\/\/|mailto:)/i;
+const LINK = /^(?:https?:\/\/|mailto:|#fn)/i;
 
 /** @param {string} markup @returns {DocumentFragment} */
 export function safeNodes(markup) {
@@ -22,6 +22,7 @@ export function safeNodes(markup) {
     for (const { name, value } of [...element.attributes]) {
       if (!ATTRIBUTES.has(name) || (name === "href" && !LINK.test(value))) element.removeAttribute(name);
     }
+    if (element.getAttribute("href")?.startsWith("#")) element.removeAttribute("target"); // a footnote
     if (element instanceof HTMLTableElement) element.tabIndex = 0; // it may be scrolled
   }
   const fragment = document.createDocumentFragment();

@@ -69,6 +69,7 @@ export function blockElement(block) {
   element.dataset.end = String(block.end);
   if (block.page !== null) element.dataset.page = String(block.page);
   element.append(safeNodes(block.html));
+  for (const link of element.querySelectorAll('a[href^="#fnref-"]')) link.ariaLabel = t("Back to the text");
   for (const [i, row] of element.querySelectorAll("tr").entries()) {
     if (block.rows[i] === undefined) break;
     row.dataset.start = String(block.rows[i]);

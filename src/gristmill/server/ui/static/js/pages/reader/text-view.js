@@ -8,23 +8,26 @@ import { api } from "../../api.js";
 import { effect, html, signal } from "../../core.js";
 import { t } from "../../i18n.js";
 import { emptyState } from "../../components/status.js";
+import { followFootnotes } from "./footnotes.js";
 import { markWords } from "./safe-html.js";
 import { blockElement, imageElement, rangeOf, sectionElement } from "./text-blocks.js";
 
 /** @import { Computed, Signal } from "../../core.js" */
+/** @import { Footnote } from "./footnotes.js" */
 /** @import { Passage } from "./passage.js" */
 /** @import { Block, PageKind, TextImage } from "./text-blocks.js" */
 /** @typedef {{level: number, title: string, start: number, page: number | null}} Heading */
 /** @typedef {{kind: PageKind, pages: {page: number, start: number, title: string}[]}} TextPages */
 /**
  * @typedef {{previous: number | null, next: number | null, pageKind: PageKind, pages: TextPages["pages"],
- *   blocks: Block[], headings: Heading[], images: TextImage[]}} TextWindow
+ *   blocks: Block[], headings: Heading[], footnotes: Footnote[], images: TextImage[]}} TextWindow
  */
 /**
  * @typedef {{headings: Signal<Heading[]>, textPages: Signal<TextPages | null>, pageStarts: Signal<TextPages["pages"]>,
- *   currentPage: Signal<number>, wantedAt: Signal<number>}} TextState `headings` are those that are loaded, `textPages`
- *   the slides or sheets, `pageStarts` the pages of another document, `currentPage` is the number of the page at the
- *   top, `wantedAt` the character to go to; -1: none
+ *   currentPage: Signal<number>, wantedAt: Signal<number>, place: {find: () => number}}} TextState `headings` are those
+ *   that are loaded, `textPages` the slides or sheets, `pageStarts` the pages of another document, `currentPage` is the
+ *   number of the page at the top, `wantedAt` the character to go to; -1: none. `place.find` finds the character at the
+ *   top; -1 while the passage is in view
  */
 
 const MARGIN = 900; // pixels before an end, where more is loaded
@@ -32,7 +35,7 @@ const LINES = ".code-line, tr[data-start]"; // of code and of tables
 const TOP = 72; // pixels above the place that is shown
 
 /** @param {string} item @param {Computed<Passage | null>} passage @param {TextState} state */
-export function textView(item, passage, { headings, textPages, pageStarts, currentPage, wantedAt }) {
+export function textView(item, passage, { headings, textPages, pageStarts, currentPage, wantedAt, place }) {
   const body = /** @type {HTMLElement} */ (html`<div class="reader-document"></div>`);
   const errorText = signal("");
   const problem = () => (errorText.value ? emptyState("file", t("No content to show"), errorText.value) : null);
@@ -45,6 +48,7 @@ export function textView(item, passage, { headings, textPages, pageStarts, curre
   let isLoading = false;
   let arePagesListed = textPages.peek() !== null || pageStarts.peek().length > 0;
   let lastReplace = 0; // responses can arrive in another order than their requests
+  /** @type {Map<string, Footnote>} */ const footnotes = new Map();
   const abort = new AbortController();
   /** @param {Record<string, string>} place @returns {Promise<TextWindow>} */
   const fetchWindow = (place) => api.get(`/knowledge-items/${item}/rendered`, place, abort.signal);
@@ -75,6 +79,7 @@ export function textView(item, passage, { headings, textPages, pageStarts, curre
       addImages(window.blocks[i + 1]?.start ?? Infinity);
     }
     addImages(Infinity);
+    for (const footnote of window.footnotes) footnotes.set(footnote.label, footnote);
   };
   /** Puts a window before what is shown; a page that both have stays one section. */
   const prepend = (/** @type {TextWindow} */ window) => {
@@ -91,6 +96,7 @@ export function textView(item, passage, { headings, textPages, pageStarts, curre
   const notePages = (/** @type {TextWindow} */ { pageKind, pages }) => {
     if (!arePagesListed && pageKind === "page") pageStarts.value = pages;
     else if (pages.length) textPages.value = { kind: pageKind, pages };
+    body.classList.toggle("single", (pageStarts.peek().length || textPages.peek()?.pages.length) === 1);
     arePagesListed = true;
   };
   const replace = async (/** @type {number} */ at) => {
@@ -159,8 +165,17 @@ export function textView(item, passage, { headings, textPages, pageStarts, curre
       for (const line of lines) show(line);
     }
   };
+  const parts = () => /** @type {HTMLElement[]} */ ([
+    ...body.querySelectorAll(`.text-block, .text-image, ${LINES}`),
+  ]);
+  place.find = () => {
+    const { top, bottom } = box.getBoundingClientRect();
+    const visible = parts().filter((part) => part.getBoundingClientRect().bottom > top && topOf(part) < bottom);
+    if (visible.some((part) => part.classList.contains("passage"))) return -1;
+    return rangeOf(visible.find((part) => topOf(part) >= top) ?? visible.at(-1) ?? box)[0];
+  };
   const scrollTo = (/** @type {number} */ at) => {
-    const all = /** @type {HTMLElement[]} */ ([...body.querySelectorAll(`.text-block, .text-image, ${LINES}`)]);
+    const all = parts();
     const target = all.findLast((element) => rangeOf(element)[0] <= at) ?? all[0];
     if (target) box.scrollTop += topOf(target) - topOf(box) - TOP;
   };
@@ -170,13 +185,14 @@ export function textView(item, passage, { headings, textPages, pageStarts, curre
     const current = sections.findLast((section) => topOf(section) <= line) ?? sections[0];
     currentPage.value = Number(current?.dataset.page ?? 1);
   };
-  const showAt = (/** @type {number} */ at) => {
+  const showAt = async (/** @type {number} */ at) => {
     if (at >= first && at < last) {
       mark();
       scrollTo(at);
       notePage();
-    } else replace(at);
+    } else await replace(at);
   };
+  followFootnotes(body, footnotes, showAt);
   effect(() => {
     const onscroll = () => {
       notePage();
@@ -187,7 +203,10 @@ export function textView(item, passage, { headings, textPages, pageStarts, curre
   });
   effect(
     () => passage.value,
-    (current) => showAt(current?.matches[0]?.[0] ?? current?.start ?? Math.max(0, wantedAt.peek())),
+    (current) => {
+      if (current) showAt(current.matches[0]?.[0] ?? current.start);
+      else if (wantedAt.peek() < 0) showAt(0);
+    },
   );
   effect(() => wantedAt.value, (at) => at >= 0 && showAt(at));
   return box;
