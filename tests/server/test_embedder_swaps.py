@@ -49,6 +49,8 @@ async def test_an_embedder_is_changed_and_changed_back_by_one_call_each(
     """The report says how both compare; the base shows its embedder, and searches use it."""
     url = f"/api/knowledge-bases/{base}/embedder"
     assert (await http.get(url)).json()["code"] == "swap_not_found"
+    none = await http.get(url, params={"required": False})
+    assert (none.status_code, none.json()) == (200, None)
     response = await http.post(url, json={"embedder": "other"})
     assert (response.status_code, response.json()["state"]) == (202, "building")
     assert {"id", "progress", "report"} <= response.json().keys()

@@ -97,6 +97,12 @@ def page_paths(api: ApiHelper) -> Pages:
     }
 
 
+# Controls of a dialog that reach beyond its edge, where they can't be seen.
+_CUT_OFF = """() => [...document.querySelectorAll("dialog[open] :is(input, textarea, select, button)")].filter((control) =>
+  control.getBoundingClientRect().right > control.closest("dialog").getBoundingClientRect().right
+).map((control) => control.outerHTML)"""
+
+
 def open_page(page: Page, url: str, text: str) -> None:
     """Open a page, and wait until it shows `text`."""
     page.goto(url)
@@ -146,6 +152,8 @@ def test_no_page_has_an_accessibility_violation(
                     problems[f"{name}, {theme}"] = violations_found
                 if (width := page.evaluate("document.documentElement.scrollWidth")) > size[0]:
                     problems[f"{name}, wide"] = width
+                if cut_off := page.evaluate(_CUT_OFF):
+                    problems[f"{name}, cut off"] = cut_off
             if language == "zh-CN" and (english := page.evaluate(_ENGLISH)):
                 problems[f"{name}, English"] = english
         assert tabs.errors == []

@@ -4,6 +4,7 @@ from fastapi import Response
 
 from gristmill import catalog
 from gristmill.catalog import Swap
+from gristmill.errors import NotFound
 from gristmill.operations import guards, swap_embedder
 from gristmill.operations.bases import chunking_with
 from gristmill.server.api.context import ApiContext, CurrentContext, PathBase
@@ -33,11 +34,19 @@ async def swap_base_embedder(
 
 
 @router.get("/{base_id}/embedder")
-async def get_embedder_swap(base_id: PathBase, context: CurrentContext) -> SwapOut:
-    """Show the latest change of the embedder of a base: how far it is, and how both compare."""
+async def get_embedder_swap(
+    base_id: PathBase, context: CurrentContext, required: bool = True
+) -> SwapOut | None:
+    """Show the latest change of the embedder of a base: how far it is, and how both compare. If it is not `required`, null says that
+    there was none, instead of 404."""
     async with context.db.connection() as tx:
         base = await guards.require_base(tx, base_id)
-        swap = await swap_embedder.require_swap(tx, base.id)
+        try:
+            swap = await swap_embedder.require_swap(tx, base.id)
+        except NotFound:
+            if required:
+                raise
+            return None
     return await _show(context, swap)
 
 

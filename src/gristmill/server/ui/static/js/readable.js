@@ -1,7 +1,8 @@
 // @ts-check
 /**
- * Chunks are markdown with HTML tags in between; a hit shows them as plain text. Marks, tags, link targets and table
- * borders are left out, code keeps its characters, and the ranges to highlight follow their words. Pure functions.
+ * Chunks are markdown with HTML tags in between; a hit shows them as plain text. Marks, tags, link targets and numbers
+ * of footnotes are left out, cells and rows of tables are separated by · and /, code keeps its characters, and the
+ * ranges to highlight follow their words. Pure functions.
  */
 
 /** @typedef {[number, number]} Range */
@@ -22,12 +23,15 @@ const MARKUP = new RegExp(
     new RegExp(`(?<tag></?(?:${TAGS})(?:\\s[^<>]*)?/?>)`),
     /&(?<entity>amp|lt|gt|quot|apos|nbsp|#39);/,
     /!?\[(?<label>[^\]\n]*)\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*(?:\s+"[^"\n]*")?\)/,
+    /\[\^\d+\]:?|^\[\^[^\s\]]+\]:/,
     /(?<![\w*])\*\*(?=\S)(?<bold>[^\n]+?)(?<=\S)\*\*(?![\w*])/,
     /(?<![\w*])\*(?=[^\s*])(?<italic>[^*\n]+?)(?<=[^\s*])\*(?![\w*])/,
     /(?<!\w)__(?=\S)(?<strong>[^_\n]*\s[^_\n]*)__(?!\w)/,
     /~~(?=\S)(?<struck>[^~\n]+)~~/,
     /^[ \t]*\|?[ \t]*:?-{3,}:?[ \t]*(?:\|[ \t]*:?-{3,}:?[ \t]*)*\|?[ \t]*$/,
     /^[ \t]*(?:>[ \t]?)*(?:#{1,6}[ \t]+|[-*+][ \t]+(?:\[[ xX]\][ \t]+)?|>[ \t]?|\|[ \t]*)/,
+    /\\(?=\|)/,
+    /(?<=^[ \t]*\|[^\n]*)[ \t]*(?<!\\)\|[ \t]*(?:(?<row>$(?=\n[ \t]*\|))|$|(?<cell>))/,
     /[ \t]*\|[ \t]*$/,
   ].map((part) => part.source).join("|"),
   "dgim",
@@ -47,7 +51,9 @@ function split(text, offset = 0) {
     if (name) {
       const from = offset + (match.indices?.groups?.[name]?.[0] ?? match.index);
       pieces.push(...(VERBATIM.has(name) ? [{ text: groups[name], from }] : split(groups[name], from)));
-    } else if (groups.entity) pieces.push({ text: ENTITIES[groups.entity.toLowerCase()], from: null });
+    } else if (groups.row !== undefined) pieces.push({ text: " /", from: null });
+    else if (groups.cell !== undefined) pieces.push({ text: " · ", from: null });
+    else if (groups.entity) pieces.push({ text: ENTITIES[groups.entity.toLowerCase()], from: null });
     else if (/^<\/?(br|p|div|li|td|th|tr|h\d|hr)\b/i.test(groups.tag ?? "")) pieces.push({ text: " ", from: null });
   }
   pieces.push({ text: text.slice(position), from: offset + position });

@@ -8,6 +8,9 @@ import { messages as people } from "./zh-people.js";
 export const messages = {
   ...fields,
   ...people,
+  "15m": "15 分钟",
+  "1h": "1 小时",
+  "24h": "24 小时",
   "Audit log": "审计日志",
   "No request matches this filter.": "没有请求符合此筛选条件。",
   "Requests that change something appear here.": "更改内容的请求会显示在这里。",

@@ -7,7 +7,7 @@ import { effect, html, signal } from "../core.js";
 import { problemMessage, t } from "../i18n.js";
 import { button } from "../components/button.js";
 import { confirm } from "../components/dialog.js";
-import { setPageTitle } from "../components/status.js";
+import { emptyState, setPageTitle } from "../components/status.js";
 import { showError, toast } from "../components/toast.js";
 import { go } from "../router.js";
 import { allows } from "../session.js";
@@ -65,12 +65,7 @@ export function page(route) {
 }
 
 const refusedNotice = () =>
-  html`
-    <div class="settings">
-      <h2>${t("This page is for admins")}</h2>
-      <p>${t("Only owners of the base and admins change its settings.")}</p>
-    </div>
-  `;
+  emptyState("key", t("This page is for admins"), t("Only owners of the base and admins change its settings."));
 
 /**
  * The changes that the form asks for, as the API takes them. The chunk size only if someone changed it: the default

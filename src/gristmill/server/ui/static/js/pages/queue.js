@@ -49,7 +49,7 @@ export function page(route) {
   /** @type {Resource<Job[]>} */
   const dead = resource(() => fetchAll("/jobs", { state: "dead" }, 500), { live: {}, every: () => 5000, rest: 1000 });
 
-  const spans = Object.entries(SPANS).map(([id, label]) => ({ id, label }));
+  const spans = Object.entries(SPANS).map(([id, label]) => ({ id, label: t(label) }));
   const chooseSpan = (/** @type {string} */ id) => {
     setQuery({ span: id === "60" ? null : id });
     queue.refresh();

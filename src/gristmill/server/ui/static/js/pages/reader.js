@@ -8,7 +8,7 @@
 import "../reader-locale.js";
 import { api } from "../api.js";
 import { computed, effect, html, signal } from "../core.js";
-import { problemMessage, t } from "../i18n.js";
+import { formatNumber, problemMessage, t } from "../i18n.js";
 import { button, iconButton } from "../components/button.js";
 import { icon, itemIcon } from "../components/icon.js";
 import { emptyState } from "../components/status.js";
@@ -230,7 +230,14 @@ function pageSteps(position, kind, turn) {
     previous.disabled = !current || current.index === 0;
     next.disabled = !current || current.index === current.names.length - 1;
   });
-  return html`<span class="page-steps">${previous}<span class="small-text dim">${text}</span>${next}</span>`;
+  // Of a long document, phones have no room for the words.
+  const short = () =>
+    `${position.value?.names[position.value.index]} / ${formatNumber(position.value?.names.length ?? 0)}`;
+  const isLong = () => ((position.value?.names.length ?? 0) > 99 ? "long" : "");
+  return html`
+    <span class="page-steps ${isLong}">${previous}<span class="small-text dim words">${text}</span><span
+      class="small-text dim digits">${short}</span>${next}</span>
+  `;
 }
 
 /** @param {number} n @param {number} place @param {(by: number) => void} step */

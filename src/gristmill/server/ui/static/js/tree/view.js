@@ -201,11 +201,16 @@ export class TreeView {
     return !this.tree.filter && (isContainer(node.item.type) || (node.item.childCount ?? 0) > 0);
   }
 
-  /** @param {Node} node @param {boolean} [range] from the active row to this one, however many are between them */
+  /**
+   * @param {Node} node @param {boolean} [range] to this row, however many are between: from the active one, or from the
+   *   last selected one if keys have moved here from there
+   */
   async select(node, range = false) {
     if (!this.state.canChange()) return; // there is nothing to do with a selection
-    const active = this.active.peek() ?? "";
-    const last = this.tree.byId.get(active) ?? (this.selectedLast?.id === active ? this.selectedLast : null);
+    const { selectedLast } = this;
+    const isByKeys = this.active.peek() === node.item.id && this.state.selected.peek().has(selectedLast?.id ?? "");
+    const from = (isByKeys ? selectedLast?.id : this.active.peek()) ?? "";
+    const last = this.tree.byId.get(from) ?? (selectedLast?.id === from ? selectedLast : null);
     const rows = this.rows.peek().filter((row) => row.node);
     const [a, b] = [last, node].map((end) => rows.findIndex((row) => row.node === end));
     this.active.value = node.item.id;

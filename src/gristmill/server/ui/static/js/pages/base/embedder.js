@@ -64,13 +64,7 @@ const suggestion = (name) =>
 
 /** @param {string} id @returns {Promise<Swap | "none">} */
 async function loadSwap(id) {
-  if (!allows("editor")) return "none";
-  try {
-    return await api.get(`/knowledge-bases/${id}/embedder`);
-  } catch (error) {
-    if (/** @type {any} */ (error).code === "swap_not_found") return "none";
-    throw error;
-  }
+  return allows("editor") && (await api.get(`/knowledge-bases/${id}/embedder`, { required: false })) || "none";
 }
 
 /** @param {Swap | "none" | null} swap */
