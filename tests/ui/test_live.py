@@ -16,6 +16,7 @@ from tests.free_port import free_port
 from tests.gristmill_process import run_serve
 from tests.server.clients import new_key
 from tests.ui.harness import ApiHelper, Tabs, profile, server_setup
+from tests.ui.test_reader import PAGES, add_files, ledger
 
 
 def open_streams(api: ApiHelper) -> float:
@@ -43,22 +44,29 @@ def test_seven_tabs_share_one_stream_and_all_of_them_follow(tabs: Tabs, ui_url: 
 def test_a_restart_shows_a_banner_and_the_page_catches_up(
     browser: Browser, server_url: str, cache_dir: Path
 ) -> None:
-    """Changes during the outage appear afterwards without a reload of the page."""
+    """Changes during the outage appear afterwards without a reload of the page, and pages of a document that could not be drawn."""
     with server_setup(server_url, cache_dir) as setup, profile(browser) as tabs:
         port = str(free_port())
         with run_serve(setup.env, log=setup.log, port=port) as server, server.client() as http:
             base = ApiHelper(http).create_base("restarted")
+            item = add_files(ApiHelper(http), base, {"ledger.pdf": ledger()})["ledger.pdf"]
+            reader = tabs.open(f"{server.url}/b/{base}/i/{item}/read")
+            expect(reader.get_by_text("page 1 of")).to_be_visible()
             page = tabs.open(f"{server.url}/events?base={base}")
             expect(page.get_by_text("was created")).to_be_visible()
             server.kill()
             banner = page.get_by_text("The server can't be reached. Reconnecting …")
             expect(banner).to_be_visible()
+        reader.get_by_role("region", name="Pages").evaluate("region => region.scrollTop = 1e6")
+        undrawn = reader.locator(f'.page-image.failed[data-page="{PAGES}"]')
+        expect(undrawn.get_by_text("This page can't be drawn.")).to_be_visible()
         page.evaluate("window.same = true")
         with run_serve(setup.env, log=setup.log, port=port) as server, server.client() as http:
             ApiHelper(http).add_notes(base, "while it was away")
             expect(banner).to_have_count(0)
             expect(page.get_by_role("link", name="while it was away").first).to_be_visible()
             assert page.evaluate("window.same") is True
+            expect(undrawn).to_have_count(0)
         assert tabs.errors == []
 
 

@@ -6,6 +6,7 @@
 
 import { effect, html } from "../../core.js";
 import { t } from "../../i18n.js";
+import { live } from "../../live.js";
 
 /** @import { Computed, Signal } from "../../core.js" */
 /** @import { Box, Passage } from "./passage.js" */
@@ -108,6 +109,14 @@ export function pageView(list, passage, current, wanted) {
       cancelAnimationFrame(frame);
       for (const element of shown.values()) element.querySelector("img")?.removeAttribute("src");
     };
+  });
+  effect(() => live.state.value === "reconnecting", (isAway) => {
+    for (const [index, element] of isAway ? [] : shown) {
+      if (!element.classList.contains("failed")) continue;
+      element.remove(); // it failed while the server was away
+      shown.delete(index);
+    }
+    draw();
   });
   effect(() => passage.value, showPassage);
   effect(() => wanted.value, (page) => page && show(page));

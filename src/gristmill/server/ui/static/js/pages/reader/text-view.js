@@ -7,6 +7,7 @@
 import { api } from "../../api.js";
 import { effect, html, signal } from "../../core.js";
 import { t } from "../../i18n.js";
+import { live } from "../../live.js";
 import { emptyState } from "../../components/status.js";
 import { followFootnotes } from "./footnotes.js";
 import { markWords } from "./safe-html.js";
@@ -209,6 +210,10 @@ export function textView(item, passage, { headings, textPages, pageStarts, curre
     },
   );
   effect(() => wantedAt.value, (at) => at >= 0 && showAt(at));
+  effect(
+    () => live.state.value === "reconnecting",
+    (isAway) => !isAway && errorText.peek() && replace(passage.peek()?.start ?? wantedAt.peek()),
+  );
   return box;
 }
 
