@@ -18,7 +18,9 @@ from tests.jobs.sample_work import Keyed, Plain
 from tests.terminate_backends import terminate_backends
 from tests.wait_until import wait_until
 
-LIMITS = WorkerLimits(slots=4, lane_cap=4, lease=timedelta(seconds=15), stop_grace=timedelta(milliseconds=200))
+LIMITS = WorkerLimits(
+    slots=4, lane_cap=4, lease=timedelta(seconds=15), stop_grace=timedelta(milliseconds=200)
+)
 Counts = dict[tuple[str, str, str], int]
 
 

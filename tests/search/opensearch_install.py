@@ -15,6 +15,8 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -25,16 +27,17 @@ _MAVEN_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 _FETCH_TIMEOUT = 600  # seconds
 _JAVA_NEEDED = 17 if VERSION.startswith("2.") else 21
 
-_POM = """<?xml version="1.0" encoding="UTF-8"?>
+_PROJECT = """<?xml version="1.0" encoding="UTF-8"?>
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
-  <groupId>tests</groupId><artifactId>opensearch</artifactId><version>1</version><packaging>pom</packaging>
-  <dependencies><dependency>
-    <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version><type>{type}</type>
-    {exclusions}
-  </dependency></dependencies>
+  <groupId>tests</groupId><artifactId>opensearch-{name}</artifactId><version>1</version><packaging>pom</packaging>
+  {content}
 </project>
 """
+_DEPENDENCY = """<dependencies><dependency>
+    <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version><type>{type}</type>
+    {exclusions}
+  </dependency></dependencies>"""
 _NOTHING_TRANSITIVE = (
     "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 )
@@ -107,21 +110,31 @@ def _default_cache() -> Path:
     return cache_path("gristmill-tests") / "opensearch"
 
 
+@dataclass(frozen=True)
+class _Artifact:
+    """A jar, fetched with its dependencies, or an archive, which is unpacked."""
+
+    group: str
+    name: str
+    version: str = VERSION
+    is_archive: bool = False
+
+
+_ARTIFACTS = {
+    "server": _Artifact("org.opensearch.distribution.integ-test-zip", "opensearch", is_archive=True),
+    "opensearch-knn": _Artifact("org.opensearch.plugin", "opensearch-knn", f"{VERSION}.0", is_archive=True),
+    **{name: _Artifact("org.opensearch.plugin", artifact) for name, (artifact, *_) in _MODULES.items()},
+}
+
+
 def _assemble(folder: Path) -> Path:
-    _fetch(
-        folder / "server", "org.opensearch.distribution.integ-test-zip", "opensearch", VERSION, archive=True
-    )
-    (home,) = (folder / "server").iterdir()
-    _fetch(
-        home / "plugins" / "opensearch-knn",
-        "org.opensearch.plugin",
-        "opensearch-knn",
-        f"{VERSION}.0",
-        archive=True,
-    )
-    for name, (artifact, class_name, permissions) in _MODULES.items():
-        module = home / "modules" / name
-        _fetch(module, "org.opensearch.plugin", artifact, VERSION)
+    fetched = _fetch(folder / "projects", _ARTIFACTS)
+    (home,) = fetched["server"].iterdir()
+    (home / "plugins").mkdir(exist_ok=True)
+    fetched["opensearch-knn"].rename(home / "plugins" / "opensearch-knn")
+    (home / "modules").mkdir(exist_ok=True)
+    for name, (_, class_name, permissions) in _MODULES.items():
+        module = fetched[name].rename(home / "modules" / name)
         for jar in module.glob("*.jar"):
             if (home / "lib" / jar.name).exists():
                 jar.unlink()
@@ -131,31 +144,45 @@ def _assemble(folder: Path) -> Path:
     return home
 
 
-def _fetch(to: Path, group: str, artifact: str, version: str, *, archive: bool = False) -> None:
-    """Let Maven copy a jar and its dependencies into a folder, or unpack an archive there."""
+def _fetch(folder: Path, artifacts: Mapping[str, _Artifact]) -> dict[str, Path]:
+    """Let Maven fetch the artifacts, all of a kind in one run, because each run takes seconds to start; the folder of each."""
     maven = shutil.which("mvn")
     if maven is None:
         raise NotAvailable("OpenSearch is fetched with Maven, and there is no `mvn` on the path.")
-    to.mkdir(parents=True)
-    with tempfile.TemporaryDirectory() as folder:
-        pom = Path(folder) / "pom.xml"
-        pom.write_text(
-            _POM.format(
-                group=escape(group),
-                artifact=escape(artifact),
-                version=escape(version),
-                type="zip" if archive else "jar",
-                exclusions=_NOTHING_TRANSITIVE if archive else "",
-            )
+    folder.mkdir(parents=True)
+    modules = "".join(f"<module>{name}</module>" for name in artifacts)
+    (folder / "pom.xml").write_text(
+        _PROJECT.format(name="all", content=f"<modules>{modules}</modules>"), encoding="utf-8"
+    )
+    for name, artifact in artifacts.items():
+        content = _DEPENDENCY.format(
+            group=escape(artifact.group),
+            artifact=escape(artifact.name),
+            version=escape(artifact.version),
+            type="zip" if artifact.is_archive else "jar",
+            exclusions=_NOTHING_TRANSITIVE if artifact.is_archive else "",
         )
-        goal = "unpack-dependencies" if archive else "copy-dependencies"
-        arguments = [f"{_MAVEN_PLUGIN}:{goal}", f"-DoutputDirectory={to}", "-DincludeScope=runtime"]
+        (folder / name).mkdir()
+        (folder / name / "pom.xml").write_text(_PROJECT.format(name=name, content=content), encoding="utf-8")
+    for goal, kind in (("unpack-dependencies", "zip"), ("copy-dependencies", "jar")):
+        names = [name for name, artifact in artifacts.items() if artifact.is_archive == (kind == "zip")]
         result = subprocess.run(
-            [maven, "-B", "-q", "-f", str(pom), *arguments],
+            [
+                maven,
+                "-B",
+                "-q",
+                "-f",
+                str(folder / "pom.xml"),
+                "-pl",
+                ",".join(names),
+                f"{_MAVEN_PLUGIN}:{goal}",
+                "-DincludeScope=runtime",
+            ],
             capture_output=True,
             text=True,
             timeout=_FETCH_TIMEOUT,
         )
-    if result.returncode != 0:
-        reason = next((line for line in result.stdout.splitlines() if "ERROR" in line), "no reason given")
-        raise NotAvailable(f"Maven can't fetch {artifact} {version}: {reason[:300]}")
+        if result.returncode != 0:
+            reason = next((line for line in result.stdout.splitlines() if "ERROR" in line), "no reason given")
+            raise NotAvailable(f"Maven can't fetch OpenSearch {VERSION}: {reason[:300]}")
+    return {name: folder / name / "target" / "dependency" for name in artifacts}
