@@ -112,3 +112,17 @@ def test_a_check_reports_the_account_or_why_there_is_none(run: RunCommand, work:
     assert checked.stdout.startswith("work can't connect: ")
     assert "(connector_unauthorized)" in checked.stdout
     assert run("connector", "check", work, "--json").code == 1
+
+
+def test_a_run_that_could_not_see_something_says_what_and_why(run: RunCommand, work: str) -> None:
+    """S2-34: also a dry run."""
+    missing = "The repository or organisation acme/nope does not exist"
+    run("connector", "change", work, "--set", "repositories=acme/nope,acme/widget")
+    tried = run("sync", work, "--dry-run", "--wait")
+    assert ", prune 0. 1 failed.\n" in tried.stdout
+    assert missing in tried.stdout
+    synced = run("sync", work, "--wait")
+    assert "completed_with_errors: " in synced.stdout
+    assert missing in synced.stdout
+    run("connector", "change", work, "--set", "repositories=acme/widget")
+    assert missing not in run("sync", work, "--wait").stdout

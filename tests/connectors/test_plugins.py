@@ -101,9 +101,12 @@ def test_the_test_that_the_generator_writes_passes(package: Path) -> None:
     assert "1 passed" in result.stdout, result.stdout + result.stderr
 
 
-def test_the_generator_refuses_bad_names_and_existing_folders(tmp_path: Path) -> None:
+def test_the_generator_refuses_bad_names_names_of_its_own_and_existing_folders(tmp_path: Path) -> None:
+    """A plugin that takes the name of another kind is left out."""
     with pytest.raises(Refused, match="small letters"):
         write_connector("My Tool", tmp_path)
+    with pytest.raises(Refused, match="itself"):
+        write_connector("linear", tmp_path)
     write_connector("tool", tmp_path)
     with pytest.raises(Refused, match="exists already"):
         write_connector("tool", tmp_path)

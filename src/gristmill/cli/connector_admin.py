@@ -18,6 +18,8 @@ from gristmill.cli.client_session import ClientSession, Refused
 from gristmill.cli.output import new_table
 from gristmill.cli.principals import resolve_entries
 
+_MAX_WARNINGS = 10  # of a run, that are printed
+
 
 async def add(
     session: ClientSession,
@@ -263,7 +265,8 @@ async def sync(
     run = await _wait_for_run(session, out, name, queued["runId"])
     if run["plan"] is not None:
         plan = run["plan"]
-        out.print(f"Would add {plan['add']}, change {plan['change']}, prune {plan['prune']}.")
+        failed = f" {plan['errors']} failed." if plan["errors"] else ""
+        out.print(f"Would add {plan['add']}, change {plan['change']}, prune {plan['prune']}.{failed}")
     else:
         out.print(
             f"{run['status']}: {run['documentsProcessed']} read, {run['documentsIngested']} new or changed, "
@@ -271,7 +274,18 @@ async def sync(
         )
     if run["error"] is not None:
         out.print(f"[red]{escape(run['error']['message'])}[/red] ({run['error']['code']})")
+    await _print_warnings(session, out, run["id"])
     return run
+
+
+async def _print_warnings(session: ClientSession, out: Console, run_id: str) -> None:
+    """Print what a run could not see or store, and why: the first lines of its log that say so."""
+    lines = await session.call("GET", f"/connector-runs/{run_id}/logs", params={"limit": 500})
+    warnings = [line["message"] for line in lines["items"] if line["level"] == "warning"]
+    for message in warnings[:_MAX_WARNINGS]:
+        out.print(f"[yellow]{escape(message)}[/yellow]", soft_wrap=True)
+    if len(warnings) > _MAX_WARNINGS:
+        out.print(f"… and {len(warnings) - _MAX_WARNINGS} more in its log, in the web UI under Connectors.")
 
 
 async def _wait_for_run(session: ClientSession, out: Console, name: str, run_id: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from importlib import resources
 from pathlib import Path
 
 from gristmill.cli.client_session import Refused
+from gristmill.connectors.registry import KINDS
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{1,40}")
 
@@ -15,6 +16,10 @@ def write_connector(name: str, folder: Path) -> Path:
         raise Refused(
             f"{name!r} can't be the name of a connector. Use small letters, digits and underscores.",
             code="bad_option",
+        )
+    if name in KINDS:
+        raise Refused(
+            f"Gristmill has a connector named {name} itself. Choose another name.", code="bad_option"
         )
     target = folder / f"gristmill-{name.replace('_', '-')}"
     if target.exists():

@@ -62,6 +62,7 @@ async def dry_run(
         checkpoints |= await planner.read_streams(checkpoints, others)
         planner.forget_listings(interrupted)
     await planner.read_streams(checkpoints)
+    planner.problems += await connector.find_problems()
     plan = await planner.plan()
     async with db.transaction() as tx:
         await push.lock(tx, row.id)
