@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gristmill import app
+from gristmill import app, faults
 from gristmill.ingest.refresh import watched_folder
 from gristmill.ingest.refresh.watch_limits import check_watchable, file_system_of
 from gristmill.settings import Settings
@@ -41,8 +41,8 @@ async def watching(settings: Settings) -> AsyncGenerator[httpx.AsyncClient]:
 
 
 async def add_watched(http: httpx.AsyncClient, folder: Path) -> tuple[str, str]:
-    """Add a folder and wait until it is watched and compared; its base and its item."""
-    base = await make_base(http)
+    """Add a folder to a base of its own, and wait until it is watched and compared; base and item."""
+    base = await make_base(http, folder.name)
     added = await add_items(http, base, {"type": "directory", "path": str(folder)})
     root = added["created"][0]["id"]
     await wait_until_ended(http, root)
@@ -161,6 +161,21 @@ async def test_when_the_watching_worker_is_killed_another_one_watches_and_compar
             item = (await http.get(f"/api/knowledge-items/{root}")).json()
             assert item["freshness"]["watch"]["state"] == "watching"
             await assert_healthy(http)
+
+
+async def test_a_file_saved_while_a_comparison_is_queued_is_not_missed(
+    watching: httpx.AsyncClient, docs: Path, tmp_path: Path
+) -> None:
+    """The comparison may have passed it before, and the watcher learns of it before it knows that the job is queued."""
+    other = tmp_path / "other"
+    other.mkdir()
+    other_base, _ = await add_watched(watching, other)
+    with faults.watch("watch.queued", hold=True):
+        base, _ = await add_watched(watching, docs)
+        (docs / "new.md").write_text("spelt")
+        (other / "new.md").write_text("emmer")
+        await wait_until(lambda: has_hit(watching, other_base, "emmer"))  # one watch reports both, in order
+    await wait_until(lambda: has_hit(watching, base, "spelt"))
 
 
 async def test_a_folder_that_can_not_be_watched_says_why(

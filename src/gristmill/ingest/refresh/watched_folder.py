@@ -89,7 +89,8 @@ class WatchedFolder:
 
     async def _apply(self) -> None:
         if self._must_compare:
-            self._must_compare = not await self._queue_comparison()
+            self._must_compare = False  # what changes from here on, the comparison may have passed already
+            self._must_compare = not await self._queue_comparison() or self._must_compare
             return
         paths, self._changed = self._changed, set()
         due = [path for path, at in self._gone.items() if at <= time.monotonic()]
@@ -130,4 +131,5 @@ class WatchedFolder:
                 return True
             work = RefreshContainer(base.id, self.root.id)
             (job,) = await jobs.enqueue(tx, NewJob(work, lane=base.lane, priority=Priority.NORMAL))
+        await faults.point("watch.queued")
         return job.created
