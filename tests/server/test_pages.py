@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from gristmill.server.api.footnotes import find_footnotes, find_labels
-from gristmill.server.api.rendered_text import first_heading, render, sanitise
+from gristmill.server.api.rendered_text import first_heading, outline, render, sanitise
 from gristmill.server.api.text_windows import (
     MAX_WINDOW,
     TextRun,
@@ -196,6 +196,18 @@ def test_windows_that_follow_each_other_have_every_row_of_a_table_once_and_its_h
 def test_a_page_is_named_by_its_first_heading() -> None:
     assert first_heading("Header of the slide\n\n## Rye &amp; *oats*\n\n# Later") == "Rye & oats"
     assert first_heading("No heading here") == ""
+
+
+def test_the_outline_has_the_headings_of_the_whole_text_but_for_those_in_code() -> None:
+    text = "# Stones\n\n```py\n# a comment\n```\n\n## *Wet* grain\n\n~~~~\n# no\n~~~\n# no\n~~~~\n#\n####### seven\n### End\n"
+    cut = text.index("# no")
+    runs = [TextRun(text[:cut], 100, 1), TextRun(text[cut:], 100 + cut, 2)]
+    found = [
+        (heading.level, heading.title, text[heading.start - 100 :][:5], heading.page)
+        for heading in outline(runs, limit=9)
+    ]
+    assert found == [(1, "Stones", "# Sto", 1), (2, "Wet grain", "## *W", 1), (3, "End", "### E", 2)]
+    assert len(outline(runs, limit=2)) == 2
 
 
 @pytest.mark.slow

@@ -180,6 +180,8 @@ def test_a_link_to_the_place_is_copied_and_an_unknown_document_is_explained(
     page.goto(link)
     expect(back).to_be_in_viewport()
     expect(page.get_by_text("says the tapir")).to_have_count(0)  # it is far above
+    page.get_by_role("navigation", name="Outline").get_by_role("button", name="Weights").click()
+    expect(page.get_by_text("says the tapir")).to_be_in_viewport()
     assert refusals == []  # pages of a text are not refused: browsers log that
 
     page.goto(f"{ui_url}/b/{base}?q=heron&mode=text")

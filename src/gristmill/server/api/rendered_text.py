@@ -7,7 +7,7 @@ from elsewhere. Pure.
 
 import html
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -18,9 +18,10 @@ from markdown_it.token import Token
 
 from gristmill.server.api.footnotes import add_footnotes, environment_of, is_footnote_link
 from gristmill.server.api.task_lists import add_task_lists
-from gristmill.server.api.text_windows import TextWindow
+from gristmill.server.api.text_windows import TextRun, TextWindow
 
 _HEADING = re.compile(r"^#{1,6} .+$", re.MULTILINE)
+_HEADING_OR_FENCE = re.compile(r"^ {0,3}(?P<fence>`{3,}|~{3,})(?P<info>.*)$|^#{1,6} .+$", re.MULTILINE)
 _OPENING, _CLOSING = re.compile(r"(?:`{3,}|~{3,})[^\n]*\n"), re.compile(r"(?:^|(?<=\n))(?:`{3,}|~{3,})\n?\Z")
 _TAGS = frozenset(
     [
@@ -157,6 +158,28 @@ def render_answer(text: str) -> str:
     return sanitise(_answer_parser().render(text))
 
 
+def outline(runs: Iterable[TextRun], *, limit: int) -> list[RenderedHeading]:
+    """The headings of a whole text, but for those of code; without rendering it."""
+    lines: list[tuple[str, int, int | None]] = []
+    fence = ""
+    for run in runs:
+        for match in _HEADING_OR_FENCE.finditer(run.text):
+            if match["fence"] and not fence:
+                fence = match["fence"]
+            elif match["fence"]:
+                is_end = match["fence"].startswith(fence) and not match["info"].strip()
+                fence = "" if is_end else fence
+            elif not fence and len(lines) < limit:
+                lines.append((match[0], run.start + match.start(), run.page))
+    tokens = _parser().parse("\n\n".join(line for line, _, _ in lines), environment_of(()))
+    titles = [_plain(token)[:200] for token in tokens if token.type == "inline"]
+    return [
+        RenderedHeading(len(line) - len(line.lstrip("#")), title, start, page)
+        for (line, start, page), title in zip(lines, titles, strict=False)
+        if title
+    ]
+
+
 def first_heading(opening: str) -> str:
     """The first heading in the first characters of a page, slide or sheet; empty if there is none."""
     line = _HEADING.search(opening)
@@ -187,9 +210,18 @@ def _safe_attribute(environment: Mapping[str, Any], tag: str, name: str, value: 
     return value
 
 
+class _DocumentParser(MarkdownIt):
+    """A parser that leaves refusing addresses to the sanitiser: where it refuses one itself, it shows the markdown of the link."""
+
+    def validateLink(self, url: str) -> bool:  # noqa: N802
+        return isinstance(url, str)
+
+
 @cache
 def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": True, "linkify": False}).enable(["table", "strikethrough"])
+    parser = _DocumentParser("commonmark", {"html": True, "linkify": False}).enable(
+        ["table", "strikethrough"]
+    )
     parser.validateLink = lambda _url: (
         True
     )  # the sanitiser does that: the text of a link stays, and no markup

@@ -19,6 +19,7 @@ from gristmill.server.api.rendered_text import (
     RenderedBlock,
     RenderedHeading,
     first_heading,
+    outline,
     render,
     render_code,
 )
@@ -53,6 +54,7 @@ _OPENING_LENGTH = 400  # characters of a page, for its title
 _TABLE_OPENING_LENGTH = 8_000  # characters of a sheet, for the head of its table
 _HEAD_STEP, _HEAD_STEPS = 64_000, 16  # characters before a text, in which the head of its table is looked for
 _MAX_IMAGES = 200
+_MAX_OUTLINED, _MAX_HEADINGS = 2_000_000, 2_000  # characters of a text whose headings are listed
 _MAX_FOOTNOTE_PARTS = 500  # of a text, in which notes are looked for
 # What browsers show. An SVG in an <img> runs no script and loads nothing.
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp", "image/svg+xml")
@@ -85,6 +87,7 @@ class _WindowText:
     footnotes: list[Footnote]
     images: list[PlacedImage]
     openings: list[PageOpening]
+    outlined: list[TextRun]  # the text whose headings are listed
 
 
 def _file_name(item: Item) -> str:
@@ -119,7 +122,7 @@ async def get_rendered(
     pages: bool = False,
 ) -> RenderedOut:
     """Read the content around the character at `at` as HTML that is safe to show: nothing in it runs or loads. With `after` or
-    `before`, read what follows or precedes a window. With `pages`, list the pages, slides or sheets."""
+    `before`, read what follows or precedes a window. With `pages`, list the pages, slides or sheets, and all headings."""
     place = _TextPlace(at, "around")
     if after is not None:
         place = _TextPlace(after, "after")
@@ -130,7 +133,8 @@ async def get_rendered(
         text = await _read_text(tx, item, place, with_pages=pages)
     rendered = await asyncio.to_thread(_render_all, text)
     titles = await asyncio.to_thread(lambda: [first_heading(page.opening) for page in text.openings])
-    return _response(text, rendered, titles)
+    headings = await asyncio.to_thread(_list_headings, text.outlined, rendered)
+    return _response(text, rendered, titles, headings)
 
 
 async def _read_text(tx: Tx, item: Item, place: _TextPlace, *, with_pages: bool) -> _WindowText:
@@ -151,8 +155,17 @@ async def _read_text(tx: Tx, item: Item, place: _TextPlace, *, with_pages: bool)
     kind = _page_kind(item)
     length = 0 if kind == "page" else _OPENING_LENGTH  # pages have no titles
     openings = await contents.live_pages(tx, item.id, length=length, limit=_MAX_PAGES) if with_pages else []
+    outlined = await _read_whole(tx, item) if with_pages and kind == "page" and not is_code else []
     characters = live.characters or end
-    return _WindowText(characters, start, end, is_last, kind, windows, code, footnotes, images, openings)
+    return _WindowText(
+        characters, start, end, is_last, kind, windows, code, footnotes, images, openings, outlined
+    )
+
+
+async def _read_whole(tx: Tx, item: Item) -> list[TextRun]:
+    """The text from its beginning on, as far as its headings are listed."""
+    parts = await contents.live_parts_between(tx, item.id, 0, _MAX_OUTLINED, limit=_MAX_PARTS)
+    return join_parts([(part.start, part.text, part.page) for part in parts])
 
 
 async def _find_runs(tx: Tx, item: Item, place: _TextPlace) -> list[TextRun]:
@@ -210,7 +223,16 @@ def _render_all(text: _WindowText) -> list[_Rendered]:
     return [(render_code(window, content), []) for window in text.windows]
 
 
-def _response(text: _WindowText, rendered: list[_Rendered], titles: list[str]) -> RenderedOut:
+def _list_headings(outlined: list[TextRun], rendered: list[_Rendered]) -> list[RenderedHeading]:
+    """The headings of the whole text, if they are listed, and those of the blocks."""
+    of_blocks = [heading for _, headings in rendered for heading in headings]
+    by_start = {heading.start: heading for heading in [*outline(outlined, limit=_MAX_HEADINGS), *of_blocks]}
+    return [by_start[start] for start in sorted(by_start)]
+
+
+def _response(
+    text: _WindowText, rendered: list[_Rendered], titles: list[str], headings: list[RenderedHeading]
+) -> RenderedOut:
     return RenderedOut(
         characters=text.characters,
         previous=text.start if text.start > 0 else None,
@@ -223,7 +245,6 @@ def _response(text: _WindowText, rendered: list[_Rendered], titles: list[str]) -
         blocks=[_block_out(block) for blocks, _ in rendered for block in blocks],
         headings=[
             HeadingOut(level=heading.level, title=heading.title, start=heading.start, page=heading.page)
-            for _, headings in rendered
             for heading in headings
         ],
         footnotes=[

@@ -91,6 +91,8 @@ export const messages = {
   "Choose a folder": "选择文件夹",
   "Added {n} items": "已添加 {n} 项",
   "No chunks to show": "没有可显示的分块",
+  "sheet {page}": "第 {page} 个工作表",
+  "slide {page}": "第 {page} 张幻灯片",
   "page {page}": "第 {page} 页",
   "{n} characters": "{n} 个字符",
   "Load more ({n} shown)": "加载更多（已显示 {n}）",

@@ -60,7 +60,13 @@ const addressOf = (hit) =>
 /** @param {Hit} hit @param {string} [place] */
 function hitLocation(hit, place = "") {
   const folder = hit.metadata?.folder ?? hit.source.path?.split("/").slice(-3, -1).join(" / ") ?? addressOf(hit);
-  const page = hit.source.page === null ? "" : t("page {page}", { page: hit.source.page });
+  const { page: number } = hit.source;
+  const kind = /\.(pptx?|pps[xm]?|potx?|odp|key)$/i.test(hit.title)
+    ? "slide {page}"
+    : /\.(xls[xmb]?|xltx?|ods|numbers)$/i.test(hit.title)
+    ? "sheet {page}"
+    : "page {page}";
+  const page = number === null ? "" : t(kind, { page: number });
   const heading = readable(hit.headings.at(-1) ?? "", []).text;
   return [place, folder, page, heading].filter(Boolean).join(" · ");
 }

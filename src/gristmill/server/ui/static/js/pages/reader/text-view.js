@@ -26,7 +26,7 @@ import { blockElement, imageElement, rangeOf, sectionElement } from "./text-bloc
 /**
  * @typedef {{headings: Signal<Heading[]>, textPages: Signal<TextPages | null>, pageStarts: Signal<TextPages["pages"]>,
  *   currentPage: Signal<number>, wantedAt: Signal<number>, place: {find: () => number}}} TextState `headings` are those
- *   that are loaded, `textPages` the slides or sheets, `pageStarts` the pages of another document, `currentPage` is the
+ *   that are known, `textPages` the slides or sheets, `pageStarts` the pages of another document, `currentPage` is the
  *   number of the page at the top, `wantedAt` the character to go to; -1: none. `place.find` finds the character at the
  *   top; -1 while the passage is in view
  */
@@ -94,6 +94,10 @@ export function textView(item, passage, { headings, textPages, pageStarts, curre
     }
     body.prepend(...holder.childNodes);
   };
+  const noteHeadings = (/** @type {TextWindow} */ window) => {
+    const known = new Map([...headings.peek(), ...window.headings].map((heading) => [heading.start, heading]));
+    headings.value = [...known.values()].sort((a, b) => a.start - b.start);
+  };
   const notePages = (/** @type {TextWindow} */ { pageKind, pages }) => {
     if (!arePagesListed && pageKind === "page") pageStarts.value = pages;
     else if (pages.length) textPages.value = { kind: pageKind, pages };
@@ -110,7 +114,7 @@ export function textView(item, passage, { headings, textPages, pageStarts, curre
       append(body, window);
       [first, last] = [window.blocks[0]?.start ?? 0, window.blocks.at(-1)?.end ?? 0];
       edges = window;
-      headings.value = window.headings;
+      noteHeadings(window);
       notePages(window);
       errorText.value = body.childElementCount ? "" : t("This document has no text.");
       mark();
@@ -140,8 +144,7 @@ export function textView(item, passage, { headings, textPages, pageStarts, curre
         first = window.blocks[0]?.start ?? first;
         edges.previous = window.previous;
       }
-      const known = new Map([...headings.peek(), ...window.headings].map((heading) => [heading.start, heading]));
-      headings.value = [...known.values()].sort((a, b) => a.start - b.start);
+      noteHeadings(window);
       mark();
     } catch {
       // the next scroll tries again
