@@ -9,7 +9,10 @@ import httpx
 import pytest
 from PIL import Image
 
+from gristmill.errors import Conflict
+from gristmill.readers.pool import ReaderPool
 from gristmill.server.api.footnotes import find_footnotes, find_labels
+from gristmill.server.api.page_images import PageImages
 from gristmill.server.api.rendered_text import first_heading, outline, render, sanitise
 from gristmill.server.api.text_windows import (
     MAX_WINDOW,
@@ -208,6 +211,17 @@ def test_the_outline_has_the_headings_of_the_whole_text_but_for_those_in_code() 
     ]
     assert found == [(1, "Stones", "# Sto", 1), (2, "Wet grain", "## *W", 1), (3, "End", "### E", 2)]
     assert len(outline(runs, limit=2)) == 2
+
+
+@pytest.mark.parametrize("data", [b"", b"# Stones", samples.docx("<w:p/>")])
+async def test_a_text_or_an_office_file_has_no_pages_and_starts_no_process(
+    tmp_path: Path, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(data)
+    monkeypatch.delattr(ReaderPool, "lease_process")
+    with pytest.raises(Conflict) as refusal:
+        await PageImages().pages("key", "base", tmp_path / "file")
+    assert refusal.value.code == "no_pages"
 
 
 @pytest.mark.slow

@@ -154,8 +154,13 @@ def test_a_link_to_the_place_is_copied_and_an_unknown_document_is_explained(
 ) -> None:
     """To the passage or page that is in view, or else to the text there; a footnote leads to its note, and back."""
     base = api.create_base("Links")
-    files = {"two.pdf": samples.pdf(["A heron.", "A bittern."]), "weights.md": WEIGHTS.encode()}
-    item = add_files(api, base, files)["two.pdf"]
+    files = {
+        "two.pdf": samples.pdf(["A heron.", "A bittern."]),
+        "weights.md": WEIGHTS.encode(),
+        "blank.txt": b"",
+    }
+    items = add_files(api, base, files)
+    item, blank = items["two.pdf"], items["blank.txt"]
     tabs.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page = tabs.open(f"{ui_url}/b/{base}?q=tapir&mode=text")
     refusals = list[str]()
@@ -198,6 +203,9 @@ def test_a_link_to_the_place_is_copied_and_an_unknown_document_is_explained(
     assert "chunk=" not in link
     page.goto(link)
     expect(page.get_by_text("page 2 of 2")).to_be_visible()
+    for path, text in ((f"{blank}/read", "This document has no text."), (blank, "No chunks to show")):
+        page.goto(f"{ui_url}/b/{base}/i/{path}")
+        expect(page.locator(".empty").get_by_text(text)).to_be_visible()
     page.goto(f"{ui_url}/b/{base}/i/{uuid4()}/read")
     expect(page.get_by_role("heading", name="No content to show")).to_be_visible()
     assert violations(page) == []

@@ -19,6 +19,7 @@ from pathlib import Path
 from gristmill.errors import Conflict, GristmillError, LimitReached, NotFound
 from gristmill.readers.pool import ReaderDied, ReaderPool
 from gristmill.readers.protocol import Message
+from gristmill.readers.text_format import looks_like_text
 from gristmill.stage_gate import Requester
 
 _LIMIT = timedelta(seconds=30)  # for a list of pages, or one picture
@@ -27,6 +28,7 @@ _MEMORY = 1 << 30
 _MAX_WAITING = 64
 _MAX_CACHED_BYTES = 64 << 20
 _MAX_CACHED_LISTS = 32
+_HEAD_BYTES = 1024
 _NOT_PAGED = "This document can't be shown as pages. Read its text instead."
 
 
@@ -80,7 +82,9 @@ class PageImages:
         return self._lists.get(key)
 
     async def pages(self, key: str, base: str, path: Path) -> PageList:
-        """The pages of the file at `path`."""
+        """The pages of the file at `path`. Texts and archives, such as office files, are refused without a child process."""
+        if await asyncio.to_thread(_is_text_or_archive, path):
+            raise Conflict(_NOT_PAGED, code="no_pages")
         message = await self._run(base, {"k": "pages", "task": _task(path)})
         labels = message["labels"]
         page_list = PageList(
@@ -151,6 +155,12 @@ class PageImages:
         if answer["k"] == "error":
             raise _refusal(answer)
         return answer
+
+
+def _is_text_or_archive(path: Path) -> bool:
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    return b"%PDF-" not in head and (head.startswith(b"PK\x03\x04") or looks_like_text(head))
 
 
 def _task(path: Path) -> dict[str, object]:

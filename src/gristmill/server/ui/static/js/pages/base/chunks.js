@@ -29,12 +29,14 @@ export function chunksTab(id, route, canChange = false) {
   const chunks = signal(/** @type {Chunk[]} */ ([]));
   const cursor = signal(/** @type {string | null} */ (null));
   const errorText = signal("");
+  const isLoaded = signal(false);
   const wanted = computed(() => route.value.query.get("chunk") ?? "");
   const isCurrent = (/** @type {Chunk} */ chunk) => chunk.id === wanted.value || String(chunk.index) === wanted.value;
   const loadMore = async () => {
     const page = await api.get(`/knowledge-items/${id}/chunks`, { limit: PAGE, cursor: cursor.peek() });
     chunks.value = [...chunks.peek(), ...page.items];
     cursor.value = page.nextCursor;
+    isLoaded.value = true;
   };
   const load = async () => {
     try {
@@ -87,6 +89,7 @@ export function chunksTab(id, route, canChange = false) {
   };
   const content = () => {
     if (errorText.value) return emptyState("file", t("No chunks to show"), errorText.value);
+    if (isLoaded.value && !chunks.value.length) return emptyState("file", t("No chunks to show"), "");
     return html`<ol class="chunk-rows">${chunks.value.map(row)}</ol>`;
   };
   const footer = () => {
