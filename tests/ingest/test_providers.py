@@ -29,7 +29,7 @@ Answering = Callable[[EmbeddingRequest], CannedResponse | None]
 @pytest.fixture
 def settings(settings: Settings, endpoint: Endpoint, request: pytest.FixtureRequest) -> Settings:
     """The provider is the default embedder; one that hangs is given up soon."""
-    provider = {"url": endpoint.url, "model": "hashed", "dimensions": 64, "batch_size": 16}
+    provider: dict[str, Any] = {"url": endpoint.url, "model": "hashed", "dimensions": 64, "batch_size": 16}
     if "[hangs]" in request.node.name:  # in others, a busy machine would be taken for such a provider
         provider["timeout"] = 0.5
     return Settings.model_validate(

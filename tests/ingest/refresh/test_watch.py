@@ -3,10 +3,13 @@
 import asyncio
 import shutil
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import httpx
+import psycopg
 import pytest
 
 from gristmill import app, faults
@@ -31,7 +34,14 @@ from tests.wait_until import wait_until
 @pytest.fixture
 async def watching(settings: Settings) -> AsyncGenerator[httpx.AsyncClient]:
     """A client of a Gristmill that watches folders."""
-    watching_settings = settings.model_copy(update={"watch_folders": True})
+    async with watching_client(settings) as client:
+        yield client
+
+
+@asynccontextmanager
+async def watching_client(settings: Settings, **changed: object) -> AsyncGenerator[httpx.AsyncClient]:
+    """A client of a Gristmill with such settings that watches folders."""
+    watching_settings = settings.model_copy(update={"watch_folders": True, **changed})
     async with app.gristmill(
         watching_settings, work=True, extra_embedders={"hashed": HashedEmbedder()}
     ) as running:
@@ -176,6 +186,39 @@ async def test_a_file_saved_while_a_comparison_is_queued_is_not_missed(
         (other / "new.md").write_text("emmer")
         await wait_until(lambda: has_hit(watching, other_base, "emmer"))  # one watch reports both, in order
     await wait_until(lambda: has_hit(watching, base, "spelt"))
+
+
+async def test_leases_are_renewed_while_the_check_of_another_folder_hangs(
+    settings: Settings, database_url: str, docs: Path, tmp_path: Path
+) -> None:
+    """A disk that does not respond costs its own watch, not those of the other folders."""
+    other = tmp_path / "other"
+    other.mkdir()
+    async with watching_client(settings, lease=timedelta(seconds=1)) as http:
+        base, root = await add_watched(http, docs)
+        with faults.watch("watch.check", hold=True) as check:
+            await add_items(http, await make_base(http, "other"), {"type": "directory", "path": str(other)})
+            await check.passed.wait()
+            async with await psycopg.AsyncConnection.connect(database_url) as db:
+                (hung_at,) = await row_of(db, "select clock_timestamp()")
+
+                async def is_renewed() -> bool:
+                    (lease_until,) = await row_of(
+                        db, "select lease_until from folder_watch where item_id = %s", root
+                    )
+                    return lease_until > hung_at + timedelta(seconds=2)
+
+                await wait_until(is_renewed)
+            (docs / "new.md").write_text("spelt")
+            await wait_until(lambda: has_hit(http, base, "spelt"))
+
+
+async def row_of(db: psycopg.AsyncConnection, query: LiteralString, *values: object) -> tuple[Any, ...]:
+    """The only row of a query, in a transaction of its own."""
+    row = await (await db.execute(query, values)).fetchone()
+    await db.rollback()
+    assert row is not None
+    return row
 
 
 async def test_a_folder_that_can_not_be_watched_says_why(

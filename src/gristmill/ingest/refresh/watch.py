@@ -12,11 +12,12 @@ of folders changes, the new one before the old one ends.
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
-from gristmill import catalog, clock
+from gristmill import catalog, clock, faults
 from gristmill.catalog import ItemId, watches
 from gristmill.catalog.watches import FreeWatch
 from gristmill.db import Database
@@ -45,25 +46,33 @@ class FolderWatcher:
         self._tasks: dict[ItemId, asyncio.Task[None]] = {}
         self._refused: dict[ItemId, float] = {}
         self._system_watch: SystemWatch | None = None
+        self._replacing = asyncio.Lock()  # of the system's watch
 
     async def run(self) -> None:
         """Watch until cancelled; then the folders are free for other workers."""
-        outage, failures = Outage(log, "the database"), Outage(log, "the watch of folders")
+        # A slow disk holds up the checks of folders; the leases of what is watched do not wait for it.
+        tasks = [
+            asyncio.create_task(self._repeat(self._renew, "the leases of watched folders")),
+            asyncio.create_task(self._repeat(self._check, "the watch of folders")),
+        ]
         try:
-            while True:
-                try:
-                    await self._renew()
-                    await self._replace_folders()
-                    await self._claim()
-                    outage.clear()
-                    failures.clear()
-                except GristmillError as error:
-                    await outage.wait(error.message)
-                except Exception as error:  # a bug must not end the watch of all folders
-                    await failures.wait_unexpected(error)
-                await clock.pause(min(_CHECK_INTERVAL, self._lease / 4))
+            await asyncio.gather(*tasks)
         finally:
+            await clock.cancel_tasks(tasks)
             await self._stop()
+
+    async def _repeat(self, step: Callable[[], Awaitable[None]], name: str) -> None:
+        outage, failures = Outage(log, "the database"), Outage(log, name)
+        while True:
+            try:
+                await step()
+                outage.clear()
+                failures.clear()
+            except GristmillError as error:
+                await outage.wait(error.message)
+            except Exception as error:  # a bug must not end the watch of all folders
+                await failures.wait_unexpected(error)
+            await clock.pause(min(_CHECK_INTERVAL, self._lease / 4))
 
     async def _renew(self) -> None:
         if not self._folders:
@@ -72,10 +81,15 @@ class FolderWatcher:
             held = await watches.renew_watches(tx, list(self._folders), self._owner, self._lease)
         lost = self._folders.keys() - held
         for item_id in lost:
-            del self._folders[item_id]
-            await clock.cancel_tasks([self._tasks.pop(item_id)])
+            self._folders.pop(item_id, None)
+            if (task := self._tasks.pop(item_id, None)) is not None:
+                await clock.cancel_tasks([task])
         if lost:
             await self._watch_again()
+
+    async def _check(self) -> None:
+        await self._replace_folders()
+        await self._claim()
 
     async def _replace_folders(self) -> None:
         """Watch again what was deleted or unmounted and is there again: the old watch knows nothing of it."""
@@ -88,20 +102,20 @@ class FolderWatcher:
         self._refused = {item: at for item, at in self._refused.items() if at > time.monotonic()}
         async with self._db.connection() as tx:
             free = await watches.find_free_watches(tx, _CLAIM_BATCH, self._refused)
-        claimed = [
-            folder
-            for watch in free
-            if await self._is_watchable(watch) and (folder := await self._claim_one(watch)) is not None
-        ]
+        watchable = [watch for watch in free if await self._is_watchable(watch)]
+        claimed = [folder for watch in watchable if (folder := await self._claim_one(watch)) is not None]
         if not claimed:
             return
         self._folders |= {folder.root.id: folder for folder in claimed}
         if await self._watch_again():
             for folder in claimed:
-                self._tasks[folder.root.id] = asyncio.create_task(folder.run(), name=f"watch {folder.path}")
+                if folder.root.id in self._folders:  # still: its lease may have been lost meanwhile
+                    task = asyncio.create_task(folder.run(), name=f"watch {folder.path}")
+                    self._tasks[folder.root.id] = task
 
     async def _is_watchable(self, watch: FreeWatch) -> bool:
         path = Path(watch.source["path"])
+        await faults.point("watch.check")
         access = disk_access(self._disk, watch.source)
         error = await asyncio.to_thread(check_watchable, path, access, is_wanted=bool(watch.wanted))
         if error is not None:
@@ -124,6 +138,10 @@ class FolderWatcher:
 
     async def _watch_again(self) -> bool:
         """Watch the folders of now. If the operating system refuses, the newest ones are given up; False then."""
+        async with self._replacing:
+            return await self._replace_system_watch()
+
+    async def _replace_system_watch(self) -> bool:
         old, self._system_watch = self._system_watch, None
         try:
             self._system_watch = await SystemWatch.start(
