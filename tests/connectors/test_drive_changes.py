@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gristmill import app
+from gristmill import app, faults
 from gristmill.connectors import admin, google_drive, microsoft_drives
 from gristmill.connectors.port import Batch, Checkpoint, ConnectorKind, Stream
 from gristmill.connectors.testing import open_temporarily
@@ -21,6 +21,7 @@ from tests.connectors.harness import ConnectorHarness
 from tests.connectors.test_kill import ended_run
 from tests.gristmill_process import environment, run_serve
 from tests.sources.site import SiteRequest, SiteResponse
+from tests.wait_until import reached
 
 TOOLS: dict[str, tuple[type[FakeDrives], ConnectorKind]] = {
     "google-drive": (FakeGoogleDrive, google_drive.KIND),
@@ -32,6 +33,7 @@ one_tool = pytest.mark.parametrize(
     "name", ["sharepoint", pytest.param("google-drive", marks=pytest.mark.thorough)]
 )
 WEEK = 8 * 24 * 3600.0
+GUS = "gus@example.org"
 
 
 async def read_batches(
@@ -83,6 +85,39 @@ async def test_a_run_without_changes_costs_a_few_requests_however_many_files_the
 
 @both_tools
 @pytest.mark.slow
+async def test_readers_that_are_changed_and_changed_back_around_a_refresh_are_those_of_the_tool(
+    mill: app.Gristmill, name: str
+) -> None:
+    """The tool's mark of a file is the one that is known, but a refresh of permissions has seen another state between."""
+    fake, _ = TOOLS[name]
+    with serve_fake(fake()) as tool:
+        harness = await ConnectorHarness.create(mill, tool)
+        guides = tool.files[f"guides-{tool.drive_ids[0]}"]
+        await harness.sync()
+        guides.readers = [READER, GUS]
+        await harness.refresh_permissions()
+        assert await harness.visible_ids(GUS) == tool.visible_ids(GUS) != set()
+        guides.readers = None
+        await harness.sync()
+        await harness.assert_matches_tool()
+        assert await harness.visible_ids(GUS) == set()
+
+        # The run began before the refresh, and reads the files after it: the refresh counts, the mark is that of the file.
+        guides.readers = [READER, GUS]
+        with faults.watch("sync.saved", hold=True) as held:
+            run = await harness.start()
+            await reached(held)
+            guides.readers = None
+            await harness.refresh_permissions()
+            guides.readers = [READER, GUS]
+        await harness.wait_until_ended(run)
+        await harness.sync()
+        await harness.assert_matches_tool()
+        assert await harness.visible_ids(GUS) == tool.visible_ids(GUS) != set()
+
+
+@both_tools
+@pytest.mark.slow
 async def test_what_lies_below_a_changed_folder_follows_it(mill: app.Gristmill, name: str) -> None:
     """The tool names the folder alone. Paths and readers of what lies in it change, and it comes and goes with it."""
     fake, _ = TOOLS[name]
@@ -101,7 +136,7 @@ async def test_what_lies_below_a_changed_folder_follows_it(mill: app.Gristmill, 
             tool.files["shelf"], deeper.parent = shelf, "shelf"
 
         def share() -> None:
-            guides.readers = [READER, "gus@example.org"]
+            guides.readers = [READER, GUS]
 
         def trash() -> None:
             guides.trashed = True

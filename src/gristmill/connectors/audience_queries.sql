@@ -59,7 +59,9 @@ select key from connector_audience where connector_id = %(connector)s and %(user
 
 -- name: set_document_audiences
 -- Gives documents other audiences; the ids of the documents that had others before. A later answer stays.
--- While a run is open, documents with the same audience are marked too: the run may have an older one.
+-- While a run is open, documents with the same audience get the time too: the run may have an older one.
+-- A tool's mark may include the audience. With another one than it was read with, a document has none: were the tool to change it
+-- back before the next run, the mark would be the known one, and the document would keep this audience.
 with new as materialized (
     select d.source_id, u.audience, d.audience <> u.audience as is_other
       from unnest(%(sources)s::text[], %(audiences)s::text[]) u(source_id, audience)
@@ -68,7 +70,8 @@ with new as materialized (
        and (d.audience <> u.audience
             or exists (select from connector_run r where r.connector_id = %(connector)s and r.completed_at is null))),
 saved as (
-    update connector_document d set audience = n.audience, audience_as_of = %(asked_at)s
+    update connector_document d set audience = n.audience, audience_as_of = %(asked_at)s,
+           mark = case when not n.is_other then d.mark end
       from new n where d.connector_id = %(connector)s and d.source_id = n.source_id)
 select source_id from new where is_other;
 

@@ -94,6 +94,7 @@ class FakeGoogleDrive(FakeDrives):
             *("q", "fields", "pageSize", "pageToken", "corpora", "driveId"),
             *("supportsAllDrives", "includeItemsFromAllDrives"),
         )
+        self.log.compare(self.files)  # what was shown and is changed back has changed twice
         drive = params.get("driveId", "my")
         assert (params["corpora"], params["includeItemsFromAllDrives"]) == (
             ("user", "false") if drive == "my" else ("drive", "true")
@@ -118,6 +119,7 @@ class FakeGoogleDrive(FakeDrives):
     def _get(self, call: FakeCall, file: str) -> Any:
         if file not in self.files or None in self.ancestors(self.files[file]):
             raise FakeError(404)
+        self.log.compare(self.files)
         if call.params.get("alt") == "media":
             return SiteResponse(200, self.files[file].text.encode())
         assert call.params["supportsAllDrives"] == "true"
