@@ -12,8 +12,8 @@ from gristmill import app, faults
 from gristmill.connectors import admin, google_drive, microsoft_drives
 from gristmill.connectors.port import Batch, Checkpoint, ConnectorKind, Stream
 from gristmill.connectors.testing import open_temporarily
+from gristmill.operations import freshness
 from gristmill.operations.delete import delete
-from gristmill.operations.freshness import take_back
 from tests.connectors.fakes.drive_model import FOLDER, READER, DriveFile, FakeDrives
 from tests.connectors.fakes.drives import FakeGoogleDrive, FakeGraph
 from tests.connectors.fakes.tool import FakeCall, failing, serve_fake
@@ -88,28 +88,39 @@ async def test_a_run_without_changes_costs_a_few_requests_however_many_files_the
 async def test_readers_that_are_changed_and_changed_back_around_a_refresh_are_those_of_the_tool(
     mill: app.Gristmill, name: str
 ) -> None:
-    """The tool's mark of a file is the one that is known, but a refresh of permissions has seen another state between."""
+    """What the tool says of a file, or of its whole drive, is what is known; but a refresh of permissions has seen another state
+    in between."""
     fake, _ = TOOLS[name]
     with serve_fake(fake()) as tool:
         harness = await ConnectorHarness.create(mill, tool)
         guides = tool.files[f"guides-{tool.drive_ids[0]}"]
+        drive_readers = tool.drives[tool.drive_ids[1]].readers
         await harness.sync()
-        guides.readers = [READER, GUS]
+
+        def share() -> None:
+            guides.readers = [READER, GUS]
+            drive_readers[:] = [READER, GUS]
+
+        def take_back() -> None:
+            guides.readers = None
+            drive_readers[:] = [READER]
+
+        share()
         await harness.refresh_permissions()
         assert await harness.visible_ids(GUS) == tool.visible_ids(GUS) != set()
-        guides.readers = None
+        take_back()
         await harness.sync()
         await harness.assert_matches_tool()
         assert await harness.visible_ids(GUS) == set()
 
-        # The run began before the refresh, and reads the files after it: the refresh counts, the mark is that of the file.
-        guides.readers = [READER, GUS]
+        # The run began before the refresh, and reads the files after it.
+        share()
         with faults.watch("sync.saved", hold=True) as held:
             run = await harness.start()
             await reached(held)
-            guides.readers = None
+            take_back()
             await harness.refresh_permissions()
-            guides.readers = [READER, GUS]
+            share()
         await harness.wait_until_ended(run)
         await harness.sync()
         await harness.assert_matches_tool()
@@ -311,7 +322,7 @@ async def test_a_deletion_that_is_taken_back_is_read_although_the_tool_reports_n
         await delete(mill.db, harness.base.id, [record])
         await harness.sync()
         assert len(await harness.indexed_documents()) == len(tool.expected_documents()) - 1
-        await take_back(mill.db, harness.base.id, None, admin.forget_records)
+        await freshness.take_back(mill.db, harness.base.id, None, admin.forget_records)
         tool.calls.clear()
         await harness.sync()
         assert listings(tool) == []

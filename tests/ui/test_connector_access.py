@@ -6,8 +6,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
+from tests.connectors.fakes.github import FakeGitHub
+from tests.connectors.fakes.tool import serve_fake
 from tests.ui.harness import ApiHelper, violations
 
 EVERYONE = "Everyone in the organisation"
@@ -88,6 +90,33 @@ def test_a_connector_is_for_certain_people_and_then_for_everyone_again(
     form.get_by_role("button", name="Save").click()
     expect(facts).to_contain_text(EVERYONE)
     assert acl_of(api, connector["id"]) is None
+
+
+def test_a_connector_says_when_its_tool_was_asked_who_may_see_the_documents(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    """Also after its kind is known, and after it has changed."""
+    with serve_fake(FakeGitHub()) as tool:
+        payload = {
+            "name": f"code {uuid4().hex[:6]}",
+            "type": tool.kind,
+            "knowledgeBaseIds": [api.create_base("code")],
+        }
+        settings = {"config": tool.config(), "credentials": tool.credentials(), "enabled": False}
+        created = api.http.post("/api/connectors", json={**payload, **settings}).json()
+        page.goto(f"{ui_url}/connectors/{created['id']}")
+        facts = page.get_by_role("complementary").locator("dl.about")
+        expect(facts).to_contain_text("Whoever can see it in the tool · not synced yet")
+        page.get_by_role("complementary").get_by_role("button", name="Sync now").click()
+        expect(facts).to_contain_text("Whoever can see it in the tool · synced", timeout=30_000)
+        waiting: list[Route] = []
+        page.route("**/api/connector-kinds", lambda route: waiting.append(route))
+        page.reload()
+        expect(facts).to_contain_text("Every 6 hours")
+        waiting.pop().continue_()
+        expect(facts).to_contain_text("GitHub · acme")
+        expect(facts).to_contain_text("Whoever can see it in the tool · synced")
+        api.http.delete(f"/api/connectors/{created['id']}", params={"onDelete": "purge"})
 
 
 def test_a_new_connector_follows_its_tool_or_is_restricted_from_the_start(

@@ -60,20 +60,34 @@ select key from connector_audience where connector_id = %(connector)s and %(user
 -- name: set_document_audiences
 -- Gives documents other audiences; the ids of the documents that had others before. A later answer stays.
 -- While a run is open, documents with the same audience get the time too: the run may have an older one.
--- A tool's mark may include the audience. With another one than it was read with, a document has none: were the tool to change it
--- back before the next run, the mark would be the known one, and the document would keep this audience.
+-- Documents with marks are noted to be read again, by the id of no run. The next run takes those whose marks it knows for
+-- unchanged, also where the tool has changed the readers back since.
 with new as materialized (
-    select d.source_id, u.audience, d.audience <> u.audience as is_other
+    select d.source_id, d.scope, d.kind, d.locator, d.mark, u.audience, d.audience <> u.audience as is_other
       from unnest(%(sources)s::text[], %(audiences)s::text[]) u(source_id, audience)
       join connector_document d on d.connector_id = %(connector)s and d.source_id = u.source_id
      where d.audience_as_of <= %(asked_at)s
        and (d.audience <> u.audience
             or exists (select from connector_run r where r.connector_id = %(connector)s and r.completed_at is null))),
 saved as (
-    update connector_document d set audience = n.audience, audience_as_of = %(asked_at)s,
-           mark = case when not n.is_other then d.mark end
-      from new n where d.connector_id = %(connector)s and d.source_id = n.source_id)
+    update connector_document d set audience = n.audience, audience_as_of = %(asked_at)s
+      from new n where d.connector_id = %(connector)s and d.source_id = n.source_id),
+noted as (
+    insert into connector_failure (connector_id, source_id, scope, kind, locator, run_id, error_code, error_message, attempts)
+    select %(connector)s, source_id, scope, kind, locator, uuidv7(), %(code)s, %(message)s, 0
+      from new where is_other and mark is not null order by source_id
+    on conflict (connector_id, source_id) do nothing)
 select source_id from new where is_other;
+
+-- name: note_older_audiences
+-- Notes documents that were just read, and that have an audience of a later answer, to be read again by the next run.
+insert into connector_failure (connector_id, source_id, scope, kind, locator, run_id, error_code, error_message)
+select d.connector_id, d.source_id, d.scope, d.kind, d.locator, uuidv7(), %(code)s, %(message)s
+  from unnest(%(sources)s::text[], %(audiences)s::text[]) u(source_id, audience)
+  join connector_document d on d.connector_id = %(connector)s and d.source_id = u.source_id
+ where d.audience_as_of > %(asked_at)s and d.audience <> u.audience and d.mark is not null
+ order by d.source_id
+on conflict (connector_id, source_id) do nothing;
 
 -- name: apply_audiences
 -- Writes the access lists of audiences onto the records of every base; how many records changed.

@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gristmill.connectors import group_store
+from gristmill.connectors.document_store import NOT_READ
 from gristmill.connectors.model import ConnectorId, ConnectorRow
 from gristmill.connectors.port import Audience, Document
 from gristmill.connectors.store import queries
 from gristmill.db import Tx
 
 _MAX_NAME = 200
+_READERS_CHANGED = {
+    "code": "readers_changed",
+    "message": "Its readers changed at the tool while it was read. The next run reads it again.",
+}
 
 
 async def save_audiences(tx: Tx, row: ConnectorRow, audiences: Sequence[Audience]) -> list[str]:
@@ -111,7 +116,8 @@ async def audiences_of_user(tx: Tx, connector: ConnectorId, user_id: str) -> lis
 async def set_document_audiences(
     tx: Tx, row: ConnectorRow, audience_by_source: Mapping[str, str]
 ) -> list[str]:
-    """Give documents the audiences that they have since `row` was read; the ids of the documents that had others."""
+    """Give documents the audiences that they have since `row` was read; the ids of the documents that had others. Those with marks
+    are read again by the next run."""
     return await queries.values(
         tx,
         "set_document_audiences",
@@ -119,6 +125,20 @@ async def set_document_audiences(
         asked_at=row.read_at,
         sources=list(audience_by_source),
         audiences=list(audience_by_source.values()),
+        **NOT_READ,
+    )
+
+
+async def note_older_audiences(tx: Tx, row: ConnectorRow, documents: Sequence[Document]) -> None:
+    """Note documents that were read since `row` was and whose audience is that of a later answer: the next run reads them again."""
+    await queries.run(
+        tx,
+        "note_older_audiences",
+        connector=row.id,
+        asked_at=row.read_at,
+        sources=[document.ref.source_id for document in documents],
+        audiences=[document.audience for document in documents],
+        **_READERS_CHANGED,
     )
 
 

@@ -124,6 +124,8 @@ class BatchWriter:
         read = await document_store.save_documents(
             tx, row, batch.stream, batch.documents, listing, incomplete
         )
+        if batch.documents:
+            await audience_store.note_older_audiences(tx, row, batch.documents)
         present_ids = [
             source_id
             for listed in batch.present

@@ -233,7 +233,7 @@ select source_id, hash, audience, mark from connector_document
  where connector_id = %(connector)s and source_id = any (%(sources)s::text[]);
 
 -- name: save_documents
--- Saves what is known of documents that were read. An audience that was asked for later stays; the mark may be that of another one then.
+-- Saves what is known of documents that were read. An audience that was asked for later stays.
 insert into connector_document as d
        (connector_id, source_id, scope, kind, locator, hash, audience, audience_as_of, seen, mark, folders)
 select %(connector)s, u.source_id, %(scope)s, %(kind)s, u.locator, u.hash, u.audience, %(asked_at)s, %(listing)s, u.mark, u.folders
@@ -244,8 +244,7 @@ on conflict (connector_id, source_id) do update
    set scope = excluded.scope, kind = excluded.kind, locator = excluded.locator, hash = excluded.hash,
        audience = case when d.audience_as_of > excluded.audience_as_of then d.audience else excluded.audience end,
        audience_as_of = greatest(d.audience_as_of, excluded.audience_as_of),
-       seen = excluded.seen, missing = false, folders = excluded.folders,
-       mark = case when d.audience_as_of <= excluded.audience_as_of or d.audience = excluded.audience then excluded.mark end;
+       seen = excluded.seen, mark = excluded.mark, folders = excluded.folders, missing = false;
 
 -- name: mark_documents_seen
 -- Records that a listing, or a report of changes, named documents.
