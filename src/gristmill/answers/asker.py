@@ -6,10 +6,10 @@
 A follow-up such as "and why?" says little by itself. So in a conversation there are two searches, one for the question and one for the
 user's message before it together with the question, and their hits take turns.
 
-A hit that fits only doubtfully is handed over all the same: a question in other words than its answer has a low score, and the model
-can read. Gibberish and most questions about something else are below that.
+Hits with low scores are sent to the model too: a question that is worded differently from its answer scores low, and the model can
+still see that it is the answer. Gibberish and most questions about something else are below that.
 
-Nothing is stored, so that a kill at any moment leaves nothing behind. No transaction is open while the model writes.
+Answers are not stored, so that a kill at any moment leaves nothing behind. No transaction is open while the model writes.
 """
 
 import asyncio

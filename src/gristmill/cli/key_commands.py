@@ -65,7 +65,7 @@ def create_key(
         raise Invalid(f"{role!r} is not a role. Use admin, editor, reader or scim.", code="bad_role")
     if user and (email or team or group or role == "scim"):
         raise Invalid(
-            "A key of a user has no principal of its own, and not the role scim. Pass either --user or the others.",
+            "A user's key can't have an email, team or group of its own, or the role scim. Pass --user alone, or leave it out.",
             code="bad_option",
         )
     new = keys.new_key(name, role, email, team or [], group or [], days)

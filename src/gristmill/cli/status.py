@@ -42,7 +42,7 @@ def status_view(session: ClientSession, bases: list[dict[str, Any]]) -> Group | 
     """A table of the bases and their queues, and why items wait."""
     if not bases:
         return _NO_BASES
-    numbers = ("searchable", "in work", "failed", "queued", "running", "per minute", "done in")
+    numbers = ("searchable", "in progress", "failed", "queued", "running", "per minute", "done in")
     table = new_table("base", *numbers, right=numbers)
     for entry in bases:
         queue, counts = entry["queue"], entry["itemCounts"]

@@ -309,7 +309,10 @@ async def _log_outcome(tx: Tx, run: ConnectorRun, prepared: PreparedBatch) -> No
         )
     if batch.lost:
         await store.add_log_line(
-            tx, run.id, f"{batch.stream.scope} is gone, or closed to these credentials.", "warning"
+            tx,
+            run.id,
+            f"{batch.stream.scope} no longer exists, or these credentials can't read it.",
+            "warning",
         )
     for message in prepared.skipped[:_MAX_LOGGED]:
         await store.add_log_line(tx, run.id, f"Skipped: {message}", "warning")

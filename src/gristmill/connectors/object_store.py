@@ -220,7 +220,7 @@ class ObjectStoreConnector(FileConnector):
                 return CredentialsRejected(message)
             case 403:
                 return Unreadable(
-                    f"An object of {self._name} is closed to these credentials (status 403).",
+                    f"These credentials can't read an object of {self._name} (status 403).",
                     code="connector_forbidden",
                 )
             case 404:

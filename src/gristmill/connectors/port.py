@@ -248,7 +248,7 @@ class Batch:
     gone: Sequence[str] = ()
     folders: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     listing: ListingStep | None = None
-    lost: bool = False  # the scope is gone, or closed to these credentials
+    lost: bool = False  # the scope no longer exists, or these credentials can't read it
     note: str | None = None  # for the run's log, line by line
     problem: str | None = None  # why the stream can't be read: logged and counted; documents read before stay
     unavailable: Transient | None = (

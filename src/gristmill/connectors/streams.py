@@ -11,7 +11,7 @@ Step = TypeVar("Step")
 
 
 async def errors_as_problems(stream: Stream, batches: AsyncIterator[Batch]) -> AsyncGenerator[Batch]:
-    """The batches of a stream. If the stream is closed to the credentials, or the tool returns something unexpected, its
+    """The batches of a stream. If the credentials can't read the stream, or the tool returns something unexpected, its
     last batch says so, and the run goes on with the next stream."""
     try:
         async for batch in batches:

@@ -273,7 +273,7 @@ class Transport:
                     f"{where} does not exist, or these credentials can't see it (status {status})."
                 )
             case 403:
-                message = f"{where} is closed to these credentials (status 403)."
+                message = f"These credentials can't read {where} (status 403)."
                 return Unreadable(message, code="connector_forbidden")
             case _ if status in (408, 425) or status >= 500:
                 return Transient(f"{where} returned status {status}.", code="connector_unavailable")

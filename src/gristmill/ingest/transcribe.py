@@ -65,7 +65,7 @@ class TranscriptReader:
         if self._transcriber is None:
             raise Unsupported(
                 "It is sound or video, and nothing is configured that transcribes it. Set transcription_url and "
-                "transcription_model, and restart: it is read then.",
+                "transcription_model, restart, and retry the item.",
                 code="no_transcription",
             )
         lock = self._locks.setdefault(content.digest, asyncio.Lock())

@@ -102,7 +102,7 @@ _CHECKS = (
         "nothing_is_half_there",
         store.find_outdated_sets,
         "A set of chunks that could take over lacks an item.",
-        "Ask for the embedder again.",
+        "Request the change of the embedder again.",
     ),
     _Check(
         "nothing_comes_back",

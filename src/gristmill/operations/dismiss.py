@@ -1,7 +1,7 @@
 """dismiss: end a dead job that no one will retry. Its item stays as it is; its history keeps the errors.
 
 One statement. Of two requests at the same time one dismisses the job; so it is with a dismissal and a retry. The item is not
-changed: one that failed stays failed, and can be reindexed or deleted; one that was mended since stays completed.
+changed: one that failed stays failed, and can be reindexed or deleted; one that has been indexed since stays completed.
 """
 
 from gristmill import jobs

@@ -31,7 +31,7 @@ async def refuse_expired_base(tx: Tx, base: Base) -> None:
     if base.expires_at is not None and await catalog.find_expired_ids(tx, [base.id]):
         raise Conflict(
             f"The knowledge base expired on {base.expires_at:%Y-%m-%d}, {base.expire_days} days after its last use. "
-            "An admin can give it a new expiry for a day; then it is deleted.",
+            "It is deleted a day later. To keep it, ask an admin to set a new expiry before then.",
             code="base_expired",
         )
 
@@ -41,7 +41,7 @@ def not_ready_error(item: Item) -> Conflict:
     if item.is_container:
         message = f"This {item.type} has no text of its own. Open one of the documents in it."
     elif item.status is ItemStatus.FAILED:
-        message = "The document could not be read, so there is no text to show. Look at its error, mend the cause, and retry it."
+        message = "The document could not be read, so there is no text to show. Look at its error, fix the cause, and retry it."
     else:
         message = "The document is still being read. Wait until it is completed, then open it again."
     return Conflict(message, code="item_not_ready")

@@ -43,7 +43,7 @@ async def unshare(db: Database, base_id: BaseId, org: OrgId, principal: str) -> 
         entry = principal if principal in entries else await resolve_principal(tx, org, principal)
         if not await shares.remove_share(tx, base_id, entry):
             raise NotFound(
-                f"The base is not shared with {principal!r}. List its shares to see with whom it is.",
+                f"The base is not shared with {principal!r}. List its shares to see who has access.",
                 code="share_not_found",
             )
         await events.record(tx, BaseChanged(base_id, base.name))

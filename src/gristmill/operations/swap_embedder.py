@@ -105,7 +105,8 @@ async def approve(db: Database, base_id: BaseId) -> Swap:
             )
         if not await catalog.set_chunk_set_state(tx, last.set_id, "building"):
             raise Conflict(
-                "The chunks of this swap are gone. Ask for the embedder again.", code="nothing_to_revert"
+                "The chunks of this swap are gone. Request the change of the embedder again.",
+                code="nothing_to_revert",
             )
         approved = await catalog.change_swap(
             tx, last.id, ("waiting", "refused"), "building", is_approved=True
@@ -149,14 +150,14 @@ async def revert(db: Database, base_id: BaseId, embedders: Embedders) -> Swap:
         previous = sets.get(last.previous_set)
         if last.state != "switched" or previous is None or previous.state != "kept":
             raise Conflict(
-                "There is nothing to go back to: the chunks of an earlier embedder are not kept any more. Ask for the "
-                "embedder itself.",
+                "There is nothing to go back to: the chunks of an earlier embedder are not kept any more. Change "
+                "the embedder instead: `gristmill base embedder BASE EMBEDDER`.",
                 code="nothing_to_revert",
             )
         embedder = await embedders.find(tx, previous.embedder, base.org_id)
         if embedder.identity != previous.embedder_identity:
             raise Conflict(
-                f"The embedder {previous.embedder!r} has changed since these vectors were made. Ask for the embedder itself.",
+                f"The embedder {previous.embedder!r} has changed since these vectors were made. Change the base to it: `gristmill base embedder BASE EMBEDDER`.",
                 code="embedder_changed",
             )
         reverted = await _begin(tx, base, previous, "off", is_revert=True)

@@ -56,7 +56,7 @@ def _run_task(channel: Channel, message: Message) -> Message:
     except MemoryError:
         return {"k": "error", "code": "reader_out_of_memory", "message": ""}
     except RecursionError:
-        return {"k": "error", "code": "corrupt", "message": "It is nested deeper than any document is."}
+        return {"k": "error", "code": "corrupt", "message": "It is nested too deeply to be a valid document."}
     except Exception as error:  # a bug of ours or of a library that this document triggered
         return _error_reply(error)
     except BaseException as error:

@@ -138,7 +138,8 @@ def _refusal(name: str) -> DocumentRefused:
     suffix = _suffix(name)
     if suffix in _KIND_BY_ZIP_SUFFIX or suffix in _BINARY_SUFFIXES:
         return DocumentRefused(
-            f"It is not a {suffix} file, whatever its name says, or its beginning is lost.", code="corrupt"
+            f"It is not a {suffix} file despite its name, or its beginning is damaged. Check it and add it again.",
+            code="corrupt",
         )
     return DocumentRefused("It is neither text nor a document of a known format.", code="unsupported_type")
 

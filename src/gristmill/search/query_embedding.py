@@ -15,7 +15,7 @@ async def embed_query(embedder: Embedder, query: str) -> store.Vector:
     except Permanent as error:
         if not error.code.startswith("embedder_"):
             raise
-        message = f"{error.message} Search with mode `text` until it is mended."
+        message = f"{error.message} Search with mode `text` until it works again."
         raise Transient(message, code=error.code) from error
 
 

@@ -111,7 +111,7 @@ class Settings(WebPageSettings, SignInSettings, SecretSettings):
     )
     trusted_proxies: list[IpNetwork] = Field(
         default_factory=lambda: ["127.0.0.1", "::1"],
-        description="Addresses or networks of reverse proxies, which `X-Forwarded-For` and `X-Forwarded-Proto` are believed from.",
+        description="Addresses or networks of reverse proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` headers are trusted.",
     )
     allowed_paths: list[AbsolutePath] = Field(
         default_factory=list,

@@ -77,7 +77,7 @@ class SpendingBudget:
         until = "when the budget is raised or the month ends" if self.ends_in else "when the budget is raised"
         delay = RECHECK if self.is_used_up else RETRY
         return BudgetUsedUp(
-            f"Waits: the budget of {self.title} is used up. It goes on by itself {until}.",
+            f"Waiting: the budget of {self.title} is used up. Indexing continues {until}.",
             retry_after=delay
             if self.ends_in is None
             else min(delay, max(self.ends_in, timedelta(seconds=1))),

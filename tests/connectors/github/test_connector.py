@@ -71,7 +71,7 @@ async def test_a_wiki_that_the_token_can_not_read_fails_alone(
     tool.add_rule(lambda call: ".wiki.git/" in call.path, lambda: tool.respond({}, 401), times=9)
     run = await harness.sync()
     assert run.status == "completed_with_errors"
-    assert "is closed to these credentials" in await harness.log_text(run)
+    assert "These credentials can't read" in await harness.log_text(run)
     wiki = {key for key in tool.expected_documents() if key.startswith("wiki:")}
     assert set(await harness.indexed_documents()) == set(tool.expected_documents()) - wiki
 

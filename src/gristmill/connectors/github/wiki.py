@@ -87,7 +87,7 @@ class GitHubWiki:
             return await git.fetch_head(self._http, self._path)
         except CredentialsRejected:  # the API accepted the same token: only this wiki is closed
             raise Unreadable(
-                f"The wiki of {self._repository.full_name} is closed to these credentials.",
+                f"These credentials can't read the wiki of {self._repository.full_name}.",
                 code="connector_forbidden",
             ) from None
 

@@ -76,7 +76,7 @@ create table deleted_chunk (
 ) with (vacuum_truncate = off);
 
 -- owner: search
--- What a search engine has yet to learn about a base that is indexed there. A row is written in the transaction of the change,
+-- Changes not yet applied to the search engine of a base that is indexed there. A row is written in the transaction of the change,
 -- and deleted once the engine has acknowledged it: () → open → (). No key: a second change of an item is a second row, so
 -- that one which comes while the first is worked on is not lost.
 create table index_task (

@@ -52,7 +52,7 @@ class WordText:
     def blocks(self, node: Any, depth: int = 0) -> Iterator[str]:
         """The paragraphs and tables inside `node`, as markdown."""
         if depth > _MAX_DEPTH:
-            raise DocumentRefused("It is nested deeper than any document is.", code="corrupt")
+            raise DocumentRefused("It is nested too deeply to be a valid document.", code="corrupt")
         for child in node:
             name = local_name(child)
             if name == "p":

@@ -43,7 +43,7 @@ class OpenDocumentText:
     def blocks(self, node: Any, depth: int = 0) -> Iterator[str]:
         """The blocks inside `node`."""
         if depth > _MAX_DEPTH:
-            raise DocumentRefused("It is nested deeper than any document is.", code="corrupt")
+            raise DocumentRefused("It is nested too deeply to be a valid document.", code="corrupt")
         for child in node:
             if not isinstance(child.tag, str) or child.tag in _SKIPPED:
                 continue
@@ -88,7 +88,7 @@ class OpenDocumentText:
 
     def _drawing(self, node: Any, parent: Any, depth: int) -> Iterator[str]:
         if depth > _MAX_DEPTH:
-            raise DocumentRefused("It is nested deeper than any document is.", code="corrupt")
+            raise DocumentRefused("It is nested too deeply to be a valid document.", code="corrupt")
         if node.tag == f"{PRESENTATION}notes":
             yield from (f"> {text}" for text in self.blocks(node, depth + 1) if not text.isdigit())
         elif node.tag == f"{DRAW}frame" and node.get(f"{PRESENTATION}class") == "title":

@@ -6,6 +6,6 @@ engine_search.py      a base in a search engine: the engine proposes chunks, Pos
 engine.py             what a search engine must be able to do
 engine_indexes.py     the engine of the settings, and its index for each base
 opensearch.py         OpenSearch, the one engine (opensearch_http.py, opensearch_queries.py)
-tasks.py              what the engine has yet to learn; pending_put.py: chunks on their way there
-text_scores.py        scores of chunks that the engine has yet to learn, and explanations
+tasks.py              changes not yet applied to the engine; pending_put.py: chunks on their way there
+text_scores.py        scores of chunks not yet in the engine, and explanations
 """

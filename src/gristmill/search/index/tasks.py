@@ -1,4 +1,4 @@
-"""The tasks of bases in a search engine: what the engine has yet to learn. One function per statement, in the caller's
+"""The tasks of bases in a search engine: changes not yet applied to it. One function per statement, in the caller's
 transaction.
 
     put         chunks of a version: written with the chunks, closed when the engine has them; a version with an open one is

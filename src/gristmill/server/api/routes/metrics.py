@@ -47,13 +47,13 @@ async def metrics(context: CurrentContext) -> Response:
     )
     tasks_gauge = Gauge(
         "gristmill_index_tasks",
-        "Changes that the search engine has yet to learn.",
+        "Changes not yet applied to the search engine.",
         ["kind"],
         registry=live_registry,
     )
     index_lag_gauge = Gauge(
         "gristmill_index_lag_seconds",
-        "Age of the oldest change that the search engine has yet to learn.",
+        "Age of the oldest change not yet applied to the search engine.",
         registry=live_registry,
     )
     ready_gauge = Gauge(

@@ -21,7 +21,7 @@ export const errors = {
   group_cycle: "群组不能直接或间接包含自己，请选择其他群组。",
   key_ambiguous: "有多个同名密钥，请使用其 ID。",
   organisation_not_found: "没有这个名称的组织。",
-  bad_role: "角色只能是 admin、editor 或 reader。",
+  bad_role: "角色只能是 admin、editor、reader 或 scim。",
   too_many_sign_ins: "登录失败次数过多，请稍候再试。",
   push_rejected: "推送被拒绝：其签名或令牌不属于此连接器。请在工具中填写此连接器的密钥，或重新创建一个。",
   too_many_pushes: "推送过于频繁，请稍候再试。已有一次同步在排队，或将由计划启动。",

@@ -235,6 +235,7 @@ export const errors = {
   connector_sign_in_needed: "尚未在该工具登录，或登录已失效。请在该工具登录后再同步。",
   connector_scope_missing: "要同步的范围不存在，或凭据无权查看：{message}",
   not_read_yet: "工具列出的文档尚未读取，下次同步会读取。",
+  readers_changed: "读取文档期间，其可见范围在工具中发生了更改，下次同步会重新读取。",
   connector_forbidden: "凭据无权访问部分内容：{message}",
   connector_rate_limited: "工具要求等待，之后自动继续。",
   connector_refused: "工具拒绝了请求：{message}",

@@ -72,7 +72,7 @@ export const messages = {
   "New group": "新建群组",
   "No groups yet": "还没有群组",
   "No users yet": "还没有用户",
-  "Create one, or let people sign in at your OpenID provider or come by SCIM.":
+  "Create one, let people sign in through your OpenID provider, or have them provisioned by SCIM.":
     "请新建用户，或让人们通过 OpenID 提供商登录、由 SCIM 同步。",
   "Create one, or let your OpenID provider or SCIM name them.": "请新建群组，或由 OpenID 提供商、SCIM 提供。",
   "Their sessions and keys end at once. What they added stays.": "其会话和密钥立即失效。其添加的内容会保留。",

@@ -14,7 +14,7 @@ export const sentences = [
   ["The connector was changed; the run goes on with its new settings.", "连接器已更改，此次运行将按新设置继续。"],
   ["Cancelled.", "已取消。"],
   ["The job of this run is gone.", "此次运行的任务已不存在。"],
-  ["{place} is gone, or closed to these credentials.", "{place} 已不存在，或这些凭据无权访问。"],
+  ["{place} no longer exists, or these credentials can't read it.", "{place} 已不存在，或这些凭据无权访问。"],
   ["Skipped: {message}", "已跳过：{message}"],
   ["Would add {add}, change {change}, prune {prune}.", "将新增 {add} 个，更改 {change} 个，移除 {prune} 个。"],
   ["{count} documents were moved; they keep their records.", "{count} 个文档已移动，其记录保持不变。"],

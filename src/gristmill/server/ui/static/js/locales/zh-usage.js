@@ -40,7 +40,7 @@ export const messages = {
   "a month": "每月",
   "in all": "总计",
   "Remove this limit?": "移除此限额？",
-  "What waits for the budget goes on.": "等待该预算的内容会继续处理。",
+  "Items that wait for this budget continue.": "等待该预算的内容会继续处理。",
   "used up": "已用完",
   Remove: "移除",
   "Remove {name}": "移除 {name}",

@@ -57,7 +57,11 @@ export function peopleSection() {
 }
 
 const noUsers = () =>
-  emptyState("key", t("No users yet"), t("Create one, or let people sign in at your OpenID provider or come by SCIM."));
+  emptyState(
+    "key",
+    t("No users yet"),
+    t("Create one, let people sign in through your OpenID provider, or have them provisioned by SCIM."),
+  );
 const noGroups = () =>
   emptyState("key", t("No groups yet"), t("Create one, or let your OpenID provider or SCIM name them."));
 

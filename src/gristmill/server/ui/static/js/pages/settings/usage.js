@@ -113,7 +113,7 @@ function limitRow(limit, limits) {
   const remove = async () => {
     const isConfirmed = await confirm({
       title: t("Remove this limit?"),
-      text: t("What waits for the budget goes on."),
+      text: t("Items that wait for this budget continue."),
       action: t("Remove"),
     });
     if (!isConfirmed) return;
