@@ -1,5 +1,6 @@
 """Manual workers, a base and a folder, on the test's database and disk."""
 
+import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from gristmill.catalog import Base
 from gristmill.db import Database
 from gristmill.settings import Settings
 from tests.operations.manual_worker import ManualWorker
+
+_LONG_AGO = 1_600_000_000
 
 
 @pytest.fixture
@@ -49,6 +52,7 @@ def docs(tmp_path: Path) -> Path:
     """docs/{a.md, deep/b.md}."""
     top = tmp_path / "docs"
     (top / "deep").mkdir(parents=True)
-    (top / "a.md").write_text("rye a")
-    (top / "deep/b.md").write_text("rye b")
+    for name, text in (("a.md", "rye a"), ("deep/b.md", "rye b")):
+        (top / name).write_text(text)
+        os.utime(top / name, (_LONG_AGO, _LONG_AGO))  # a file of just now would be compared once more
     return top

@@ -100,7 +100,7 @@ def test_a_connector_says_when_its_tool_was_asked_who_may_see_the_documents(
         payload = {
             "name": f"code {uuid4().hex[:6]}",
             "type": tool.kind,
-            "knowledgeBaseIds": [api.create_base("code")],
+            "knowledgeBaseIds": [api.create_base("connected code")],
         }
         settings = {"config": tool.config(), "credentials": tool.credentials(), "enabled": False}
         created = api.http.post("/api/connectors", json={**payload, **settings}).json()
