@@ -99,6 +99,20 @@ class IgnoreMatcher:
         return (_BUILT_IN_FOLDER_PATTERNS if is_folder else _BUILT_IN_FILE_PATTERNS).match_file(name)
 
 
+def is_left_out(rules: IgnoreRules, root: Path, folder: Path) -> bool:
+    """Whether `folder`, or a folder above it, is left out of `root`, whose contents are listed. So is one whose rules can't be
+    read. Blocking."""
+    above = root
+    for name in folder.relative_to(root).parts:
+        try:
+            if IgnoreMatcher.for_folder(rules, root, above).is_ignored(name, is_folder=True):
+                return True
+        except Unreadable:
+            return True
+        above /= name
+    return False
+
+
 def _prefix(steps: tuple[str, ...]) -> str:
     return "".join(f"{step}/" for step in steps)
 

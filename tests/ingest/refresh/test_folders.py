@@ -72,20 +72,43 @@ async def test_only_what_differs_on_the_disk_is_indexed_and_what_is_gone_is_remo
     assert set(statuses.values()) == {"completed"}
 
 
-async def test_a_new_file_that_is_named_with_its_new_folder_is_filed_once(
-    worker: ManualWorker, base: Base, docs: Path
-) -> None:
-    """A watch can report a folder and what was saved into it together."""
+async def comparison(worker: ManualWorker, root: Item) -> folder_scan.FolderComparison:
+    """A comparison of a folder, as its watch makes them."""
 
     async def may_write(_: Tx) -> bool:
         return True
 
-    root = (await index_folder(worker, base, docs))["docs"]
-    write(docs / "new/deep/c.md", "spelt")
     rules = await folder_scan.folder_rules(worker.db, root)
     assert rules is not None
     writer = FolderWriter(worker.db, root, may_write, uuid4())
-    scan = folder_scan.FolderComparison(worker.db, root, rules, EVERYWHERE, writer)
+    return folder_scan.FolderComparison(worker.db, root, rules, EVERYWHERE, writer)
+
+
+async def test_what_is_saved_in_a_folder_that_is_left_out_is_not_filed(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    """A watch reports it all the same: version control and installed packages change often, and may contain secrets."""
+    write(docs / ".gristmillignore", "private/\n/deep/*/drafts\n")
+    root = (await index_folder(worker, base, docs))["docs"]
+    before = await worker.statuses()
+    left_out = [".git/config", ".git/refs/heads/main", "node_modules/left/pad/README.md", ".notes/a.md"]
+    left_out += ["private/salaries.md", "deep/private/more/b.md", "deep/team/drafts/c.md"]
+    for name in left_out:
+        write(docs / name, "token spelt")
+    scan = await comparison(worker, root)
+    assert await scan.compare_paths([docs / name for name in left_out], Priority.INTERACTIVE) == []
+    await worker.work()
+    assert await worker.statuses() == before
+    assert await worker.search_texts(base, "token spelt") == []
+
+
+async def test_a_new_file_that_is_named_with_its_new_folder_is_filed_once(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    """A watch can report a folder and what was saved into it together."""
+    root = (await index_folder(worker, base, docs))["docs"]
+    write(docs / "new/deep/c.md", "spelt")
+    scan = await comparison(worker, root)
     reported = [docs / "new", docs / "new/deep", docs / "new/deep/c.md", docs]
     assert await scan.compare_paths(reported, Priority.INTERACTIVE) == []
     await worker.work()

@@ -27,7 +27,7 @@ from gristmill.operations.source_factory import disk_access
 from gristmill.sources import threads
 from gristmill.sources.directory import DirectoryEntry, FolderContents, read_folders
 from gristmill.sources.disk import DiskAccess
-from gristmill.sources.ignore import IgnoreRules
+from gristmill.sources.ignore import IgnoreRules, is_left_out
 
 _FOLDERS_PER_READ = 32
 BATCH = 500  # entries in one transaction
@@ -79,7 +79,12 @@ class FolderComparison:
                 await self._walk([_OpenFolder(self._top, self._root.id)])
             else:
                 names.setdefault(path.parent, set()).add(path.name)
-        folders = [(parent, frozenset(children)) for parent, children in names.items()]
+        left_out = await threads.run_blocking(
+            lambda: {parent for parent in names if is_left_out(self._rules, self._top, parent)}
+        )
+        folders = [
+            (parent, frozenset(children)) for parent, children in names.items() if parent not in left_out
+        ]
         contents = await read_folders(folders, self._rules, self._top, self._access)
         subfolders: list[_OpenFolder] = []
         for (parent, children), result in zip(folders, contents, strict=True):
