@@ -12,6 +12,7 @@ import pytest
 from gristmill import catalog, jobs
 from gristmill.catalog import Base, Item
 from gristmill.db import Tx
+from gristmill.errors import SourceGone
 from gristmill.faults import FaultInjected, arm
 from gristmill.ingest.refresh import folder_scan
 from gristmill.ingest.refresh.folder_changes import FolderWriter
@@ -100,6 +101,19 @@ async def test_what_is_saved_in_a_folder_that_is_left_out_is_not_filed(
     await worker.work()
     assert await worker.statuses() == before
     assert await worker.search_texts(base, "token spelt") == []
+
+
+async def test_what_a_watch_misses_in_a_folder_that_is_gone_is_not_removed(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    """A watch follows a renamed folder, and reports what changes in it by its old paths."""
+    root = (await index_folder(worker, base, docs))["docs"]
+    shutil.move(docs, docs.with_name("elsewhere"))
+    scan = await comparison(worker, root)
+    gone = await scan.compare_paths([docs / "a.md"], Priority.INTERACTIVE)
+    with pytest.raises(SourceGone):
+        await scan.remove(gone, Priority.INTERACTIVE)
+    assert len(await worker.search_texts(base, "rye")) == 2
 
 
 async def test_a_new_file_that_is_named_with_its_new_folder_is_filed_once(

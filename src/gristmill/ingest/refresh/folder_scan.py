@@ -104,7 +104,11 @@ class FolderComparison:
         return gone
 
     async def remove(self, paths: Sequence[str], priority: Priority) -> ChangeCounts:
-        """Remove the items of paths at which there is still nothing."""
+        """Remove the items of paths at which there is still nothing. Raises if the folder itself can't be read: then that says
+        nothing about what was in it."""
+        (contents,) = await read_folders([(self._top, frozenset())], self._rules, self._top, self._access)
+        if not isinstance(contents, FolderContents):
+            raise contents
         self._gone = await threads.run_blocking(lambda: [path for path in paths if not os.path.lexists(path)])
         await self._remove(priority)
         return self._counts

@@ -61,6 +61,7 @@ class WatchedFolder:
         """Compare the whole folder: more has changed than is known."""
         self._must_compare = True
         self._changed.clear()
+        self._gone.clear()
         self._wake.set()
 
     async def run(self) -> None:
