@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gristmill.catalog.base import BaseId
-from gristmill.catalog.item import ItemId
+from gristmill.catalog.item import Item, ItemId
 from gristmill.catalog.store import queries
 from gristmill.db import Tx
 
@@ -111,10 +111,15 @@ async def find_any_fingerprint(tx: Tx, item_id: ItemId) -> str | None:
     return fingerprints[0] if fingerprints else None
 
 
-async def find_by_fingerprint(tx: Tx, base_id: BaseId, fingerprints: Sequence[str]) -> list[FileAtPath]:
-    """Files of a base with these fingerprints."""
+async def find_by_fingerprint(tx: Tx, root: Item, fingerprints: Sequence[str]) -> list[FileAtPath]:
+    """Files of a folder that people added with these fingerprints. The same files may be filed in another one, too."""
     return await queries.many(
-        tx, FileAtPath, "find_by_fingerprint", base=base_id, fingerprints=list(fingerprints)
+        tx,
+        FileAtPath,
+        "find_by_fingerprint",
+        base=root.base_id,
+        root=root.id,
+        fingerprints=list(fingerprints),
     )
 
 

@@ -22,9 +22,14 @@ select i.id, i.parent_id, i.source_key, i.wanted_version, i.expanded_version
              and md5(i.source_key) = md5(u.source_key) and i.source_key = u.source_key and i.status <> 'deleting';
 
 -- name: find_by_fingerprint
--- Files of a base with these fingerprints, found by listings.
+-- Files of an added folder with these fingerprints, found by its listings.
 select i.id, i.fingerprint, i.source_key as path from item i
- where i.base_id = %(base)s and i.fingerprint = any (%(fingerprints)s::text[]) and i.listed_version > 0 and i.status <> 'deleting';
+ where i.base_id = %(base)s and i.fingerprint = any (%(fingerprints)s::text[]) and i.listed_version > 0 and i.status <> 'deleting'
+   and exists (with recursive up(id, parent_id) as (
+                   select p.id, p.parent_id from item p where p.id = i.parent_id
+                   union all
+                   select p.id, p.parent_id from up u join item p on p.id = u.parent_id)
+               select from up where up.id = %(root)s);
 
 -- name: move_items
 -- Files that were moved: another place and name, the same content. Returns those that have another title now.

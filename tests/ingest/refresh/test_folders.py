@@ -103,6 +103,31 @@ async def test_what_is_saved_in_a_folder_that_is_left_out_is_not_filed(
     assert await worker.search_texts(base, "token spelt") == []
 
 
+async def test_a_folder_that_was_added_twice_follows_the_disk_in_both_places(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    """The second one has a number. A moved file keeps its item in each."""
+    write(docs / "p.md", "rye p")
+    await index_folder(worker, base, docs)
+    items = await index_folder(worker, base, docs)
+    roots = [items["docs"], items["docs (2)"]]
+    files = "select id from item where title = %s order by id"
+    before = await worker.rows(files, "p.md")
+    assert len(before) == 2
+    (docs / "p.md").rename(docs / "deep/moved.md")
+    (docs / "a.md").unlink()
+    write(docs / "new.md", "oats")
+    for root in roots:
+        await compare(worker, base, root)
+    assert await worker.rows(files, "moved.md") == before
+    tops = await worker.rows(
+        "select p.parent_id from item i join item p on p.id = i.parent_id where i.title = 'moved.md' order by i.id"
+    )
+    assert tops == [(root.id,) for root in roots], "each is in its own folder"
+    assert len(await worker.rows(files, "new.md")) == 2
+    assert await worker.rows(files, "a.md") == []
+
+
 async def test_what_a_watch_misses_in_a_folder_that_is_gone_is_not_removed(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:

@@ -7,7 +7,7 @@
     a file with another one, or an entry with another error  a new version and its job
     nothing at a path that is filed                          the item is deleted
 
-A file moved if an item of the base has its fingerprint and that item's path is gone. So did one that people deleted here: it
+A file moved if an item of the folder has its fingerprint and that item's path is gone. So did one that people deleted here: it
 stays deleted. The title of a
 moved file with another name is indexed again, and nothing else of it. Everything is looked at again in the transaction, so
 that two comparisons of one folder can overlap: what one has written, the other finds done. Entries below a folder that is being
@@ -81,13 +81,12 @@ class FolderWriter:
             return FolderChanges(entries)
         fingerprints = [*paths, *(f"{fingerprint}?" for fingerprint in paths)]
         async with self._db.connection() as tx:
-            filed = await folder_tree.find_by_fingerprint(tx, self._root.base_id, fingerprints)
+            filed = await folder_tree.find_by_fingerprint(tx, self._root, fingerprints)
             excluded = await exclusions.find_excluded_files(tx, self._root.id, fingerprints)
         moves = {
             path: file
             for file in filed
             if (path := paths[_bare_fingerprint(file.fingerprint)]) != Path(file.path)
-            and Path(file.path).is_relative_to(self._top)
         }
         excluded_moves = {
             path: file
@@ -110,7 +109,8 @@ class _FolderTransaction:
 
     def __init__(self, tx: Tx, base: Base, root: Item, top: KnownFolder, cause: UUID) -> None:
         self._tx, self._base, self._root, self._cause = tx, base, root, cause
-        self._folders: dict[str, KnownFolder | None] = {top.source_key: top}
+        # By path: the key of a folder that was added twice has a number.
+        self._folders: dict[str, KnownFolder | None] = {root.source["path"]: top}
         self._new_folders: list[Item] = []
 
     async def apply(self, changes: FolderChanges, priority: Priority) -> ChangeCounts:
