@@ -32,9 +32,11 @@ select i.id, i.fingerprint, i.source_key as path from item i
                select from up where up.id = %(root)s);
 
 -- name: move_items
--- Files that were moved: another place and name, the same content. Returns those that have another title now.
+-- Files that were moved: another place and name, the same content. A title that someone gave a file stays. Returns which have
+-- another title now.
 update item i
-   set parent_id = u.parent_id, title = u.title, source_key = u.path, source = jsonb_set(i.source, '{path}', to_jsonb(u.path)),
+   set parent_id = u.parent_id,
+       title = case when i.title = regexp_replace(i.source_key, '^.*/', '') then u.title else i.title end, source_key = u.path, source = jsonb_set(i.source, '{path}', to_jsonb(u.path)),
        listed_version = u.listed_version, updated_at = clock_now()
   from unnest(%(ids)s::uuid[], %(parents)s::uuid[], %(titles)s::text[], %(paths)s::text[], %(fingerprints)s::text[],
               %(listed_versions)s::int[]) u(id, parent_id, title, path, fingerprint, listed_version),

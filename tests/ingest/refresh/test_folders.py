@@ -17,7 +17,7 @@ from gristmill.faults import FaultInjected, arm
 from gristmill.ingest.refresh import folder_scan
 from gristmill.ingest.refresh.folder_changes import FolderWriter
 from gristmill.jobs import NewJob, Priority
-from gristmill.operations import delete, freshness, guards
+from gristmill.operations import delete, freshness, guards, rename
 from gristmill.operations.next_job import enqueue_next_jobs
 from gristmill.sources.disk import EVERYWHERE
 from gristmill.work import RefreshContainer
@@ -126,6 +126,24 @@ async def test_a_folder_that_was_added_twice_follows_the_disk_in_both_places(
     assert tops == [(root.id,) for root in roots], "each is in its own folder"
     assert len(await worker.rows(files, "new.md")) == 2
     assert await worker.rows(files, "a.md") == []
+
+
+async def test_a_title_that_someone_gave_a_file_stays_when_the_file_is_moved(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    write(docs / "p.md", "rye p")
+    items = await index_folder(worker, base, docs)
+    async with worker.db.transaction() as tx:
+        locked = await guards.lock_base(tx, base.id)
+        await rename.rename(tx, locked, items["p.md"], "Prices")
+    await worker.work()
+    (docs / "p.md").rename(docs / "deep/q.md")
+    await compare(worker, base, items["docs"])
+    ((title, path),) = await worker.rows(
+        "select title, source ->> 'path' from item where id = %s", items["p.md"].id
+    )
+    assert (title, path) == ("Prices", str(docs / "deep/q.md"))
+    assert await worker.search_texts(base, "prices") == ["rye p"]
 
 
 async def test_what_a_watch_misses_in_a_folder_that_is_gone_is_not_removed(
