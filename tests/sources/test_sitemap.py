@@ -101,7 +101,8 @@ async def test_an_unreadable_sitemap_of_an_index_does_not_stop_the_others(site: 
     names = ("missing.xml", "bad.xml", "html", "closed", "good.xml")
     pages = listing(site.add_page("/top.xml", index(*(f"{site.url}/{name}" for name in names))))
     assert await page_urls(pages) == [f"{site.url}/a"]
-    assert +pages.left_out == Counter(unreadable_sitemap=4)
+    assert +pages.left_out == Counter(gone_sitemap=1, unreadable_sitemap=3)
+    assert not pages.is_complete
 
 
 async def test_a_busy_sitemap_of_an_index_is_retried_later(site: Site) -> None:
@@ -259,7 +260,7 @@ async def test_the_root_of_a_site_leads_to_the_sitemaps_that_robots_names(site: 
     site.add_page("/two.xml", urlset(f"{site.url}/b"))
     pages = listing(site.url)
     assert await page_urls(pages) == [f"{site.url}/a", f"{site.url}/b"]
-    assert +pages.left_out == Counter(disallowed=1, unreadable_sitemap=1, bad_url=1)
+    assert +pages.left_out == Counter(disallowed=1, gone_sitemap=1, bad_url=1)
     assert site.requested_paths().count("/robots.txt") == 1
 
 

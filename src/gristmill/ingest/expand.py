@@ -75,7 +75,8 @@ class Expander:
             outcome = await self._file_listing(job, root, self._list(root, rules, left_out), shared)
         if outcome is not None:
             return outcome
-        await self._finish(job, root, left_out, shared)
+        # What only an unreadable file of a sitemap lists is not gone.
+        await self._finish(job, root, left_out, shared, remove_stale=not left_out["unreadable_sitemap"])
         return Done()
 
     async def _crawl(self, job: Job, root: Item, crawler: SiteCrawler) -> Outcome:

@@ -12,7 +12,9 @@
     robots_unknown             on another site, whose robots.txt can't be fetched
     over_file_limit            after the 50,000th of its file
     over_limit                 after the limit of the rules
-    unreadable_sitemap         a sitemap of an index that is gone or malformed: the others continue
+    gone_sitemap               a sitemap that is named, but does not exist: the others continue
+unreadable_sitemap         one that is malformed, or that we may not read: the others continue. `is_complete` is then false, as
+                           pages that exist may be missing
     too_deep, unread_sitemap   a sitemap below the depth, or beyond the limits, that was not read
 
 The sitemap that the caller asked for raises: SourceGone or Unreadable when it is none, Transient when it, one of its
@@ -62,7 +64,7 @@ class SitemapRules:
 
 
 class SitemapListing:
-    """The pages of one sitemap: iterate once over the batches, then read `left_out`."""
+    """The pages of one sitemap: iterate once over the batches, then read `left_out` and `is_complete`."""
 
     def __init__(self, url: str, rules: SitemapRules) -> None:
         self.left_out: Counter[str] = Counter()
@@ -73,6 +75,7 @@ class SitemapListing:
         self._sites: set[str] = set()
         self._robots: dict[str, Robots | None] = {}
         self._queue: deque[tuple[str, int]] = deque()
+        self._guess = ""  # the sitemap that no one has named
 
     async def __aiter__(self) -> AsyncIterator[list[SitemapEntry]]:
         batch: list[SitemapEntry] = []
@@ -99,7 +102,9 @@ class SitemapListing:
                 for raw_url in rules.sitemaps
                 if (sitemap_url := self._normalise_url(raw_url)) is not None
             ]
-            urls = urls or [f"{_origin(url)}/sitemap.xml"]
+            if not urls:
+                urls = [f"{_origin(url)}/sitemap.xml"]
+                self._guess = urls[0]
         self._queue += [(address, 1) for address in dict.fromkeys(urls) if self._is_new(address)]
 
     async def _list_pages(self, client: httpx.AsyncClient) -> AsyncGenerator[list[SitemapEntry]]:
@@ -115,10 +120,17 @@ class SitemapListing:
                     async for entries in pages:
                         yield entries
             except Permanent as error:
+                # Many sites respond with a page, or forbid access, where they have no sitemap.
+                is_gone = isinstance(error, SourceGone) or url == self._guess
+                self.left_out["gone_sitemap" if is_gone else "unreadable_sitemap"] += 1
                 failed_roots += depth == 1
                 if failed_roots == root_count:  # then no root sitemap can be read
                     raise self._translate_error(error) from error
-                self.left_out["unreadable_sitemap"] += 1
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no sitemap is missing that may list pages."""
+        return not self.left_out["unreadable_sitemap"]
 
     def _translate_error(self, error: Permanent) -> Permanent:
         if isinstance(error, SourceGone) and _is_root(normalise(self._url)):

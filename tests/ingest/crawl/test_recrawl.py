@@ -94,6 +94,43 @@ async def test_an_outage_removes_nothing_and_many_removals_at_once_need_a_person
     assert await page_paths(worker, site) == {"/": "completed"}, "a reindex is a person's word"
 
 
+async def test_pages_that_only_an_unreadable_sitemap_lists_are_not_gone(
+    worker: ManualWorker, site: LinkedSite
+) -> None:
+    """If robots.txt names it. Many sites that have none respond with a page or forbid access at /sitemap.xml."""
+    base = await bases.create(worker.db, "pages", HashedEmbedder(), {}, refresh={"every": "1w"})
+    site.publish("/", "Home", ["/linked"])
+    site.publish("/linked", "Emmer")
+    site.publish("/listed", "Rye")
+    site.list_in_sitemap("/listed")
+    robots = f"Sitemap: {site.url}/sitemap.xml\nSitemap: {site.url}/old.xml\n"
+    site.server.add_page("/robots.txt", robots)
+    await add_site(worker, base, site.url)
+    assert set(await page_paths(worker, site)) == {"/", "/linked", "/listed"}
+    site.server.add_page("/sitemap.xml", "<!doctype html><p>Under maintenance")
+    site.publish("/", "Home", [])
+    await check_due(worker)
+    assert set(await page_paths(worker, site)) == {"/", "/linked", "/listed"}
+    site.server.add_page("/robots.txt", "")
+    await check_due(worker)
+    assert set(await page_paths(worker, site)) == {"/"}
+
+
+async def test_a_page_that_is_again_as_before_it_failed_is_completed_again(
+    worker: ManualWorker, site: LinkedSite
+) -> None:
+    base = await bases.create(worker.db, "pages", HashedEmbedder(), {}, refresh={"every": "1w"})
+    site.publish("/", "Home", ["/a"])
+    site.publish("/a", "Emmer")
+    await add_site(worker, base, site.url, useSitemaps=False)
+    site.server.add_page("/a", "<html><body></body></html>", Content_Type="text/html")
+    await check_due(worker)
+    assert await page_paths(worker, site) == {"/": "completed", "/a": "failed"}
+    site.publish("/a", "Emmer")
+    await check_due(worker)
+    assert await page_paths(worker, site) == {"/": "completed", "/a": "completed"}
+
+
 async def test_a_site_that_limits_requests_is_crawled_completely_with_pauses(
     worker: ManualWorker, base: Base, site: LinkedSite
 ) -> None:

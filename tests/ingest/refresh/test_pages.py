@@ -1,12 +1,15 @@
 """Pages and sitemaps are checked by schedule: a page that has not changed costs one request and touches nothing but its schedule."""
 
+from pathlib import Path
+
 from gristmill import jobs
 from gristmill.catalog import Base, NewItem
 from gristmill.jobs import NewJob
 from gristmill.operations import add, bases, delete
 from gristmill.work import FindDue
 from tests.embedding.hashed import HashedEmbedder
-from tests.operations.manual_worker import UNLIMITED, ManualWorker
+from tests.ingest.refresh.test_folders import write
+from tests.operations.manual_worker import UNLIMITED, ManualWorker, file_to_add
 from tests.sources.site import Site, SiteRequest, SiteResponse
 
 PAGE = "<html><body><article><h1>{0}</h1><p>{0} is sold by the sack on Tuesdays.</p></article></body></html>"
@@ -167,6 +170,81 @@ async def test_a_sitemap_gets_new_pages_and_loses_gone_ones_without_touching_the
         await worker.value("select error_code from item_refresh where error_code is not null")
         == "mass_removal"
     )
+    await worker.assert_healthy()
+
+
+async def test_what_failed_is_tried_again_when_its_source_is_another_one(
+    worker: ManualWorker, site: Site, tmp_path: Path
+) -> None:
+    """Also if it never had a good version, or if it is again as it was before it failed. What failed is not tried again."""
+    base = await bases.create(worker.db, "pages", HashedEmbedder(), {}, refresh={"every": "1d"})
+    empty = "<html><body><p></p></body></html>"
+    page = TaggedPage(site, "/page.html", "Emmer")
+    new = site.add_page("/new.html", empty, Content_Type="text/html")
+    await add_web_item(worker, base, "url", page.url)
+    await add_web_item(worker, base, "url", new)
+    paths = [tmp_path / "new.md", tmp_path / "known.md"]
+    write(paths[0], " \n ")
+    write(paths[1], "rye")
+    await worker.add(base, *map(file_to_add, paths))
+    await worker.work()
+    site.add_page("/page.html", empty, Content_Type="text/html")
+    write(paths[1], " \n ")
+    await check_due(worker)
+    assert set(await worker.rows("select status, error_code from item")) == {("failed", "no_text")}
+    before = await untouched_tables(worker)
+    await check_due(worker)
+    assert await untouched_tables(worker) == before, "what failed is not tried again"
+
+    site.pages["/page.html"] = page.respond
+    site.add_page("/new.html", PAGE.format("Spelt"), Content_Type="text/html")
+    for path in paths:
+        write(path, f"oats {path.name}")
+    await check_due(worker)
+    assert await worker.rows("select distinct status from item") == [("completed",)]
+    assert len(await worker.search_texts(base, "Emmer Spelt oats")) == 4
+    await worker.assert_healthy()
+
+
+async def test_a_sitemap_of_which_a_file_can_not_be_read_loses_no_pages(
+    worker: ManualWorker, site: Site
+) -> None:
+    base = await bases.create(worker.db, "pages", HashedEmbedder(), {}, refresh={"every": "1d"})
+
+    def publish(name: str, tag: str, *addresses: str) -> None:
+        entries = "".join(f"<x><loc>{site.url}{address}</loc></x>" for address in addresses)
+        entries = entries.replace("x>", "sitemap>" if tag == "sitemapindex" else "url>")
+        site.add_page(name, f'<{tag} xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</{tag}>')
+
+    for number in range(6):
+        TaggedPage(site, f"/{number}.html", f"Emmer {number}")
+    publish("/index.xml", "sitemapindex", "/a.xml", "/b.xml")
+    publish("/a.xml", "urlset", "/0.html", "/1.html")
+    publish("/b.xml", "urlset", "/2.html", "/3.html")
+    await add_web_item(worker, base, "sitemap", f"{site.url}/index.xml")
+    (root,) = (await worker.rows("select id from item where type = 'sitemap'"))[0]
+
+    async def pages() -> list[str]:
+        rows = await worker.rows("select source_key from item where type = 'url' order by source_key")
+        return [url.rpartition("/")[2] for (url,) in rows]
+
+    publish("/a.xml", "urlset", "/0.html", "/4.html")
+    site.add_page("/b.xml", "<!doctype html><p>Under maintenance", Content_Type="text/html")
+    await check_due(worker)
+    assert await pages() == [f"{number}.html" for number in range(5)]
+    code = "select error_code from item_refresh where item_id = %s"
+    assert await worker.value(code, root) == "sitemap_incomplete"
+    await worker.reindex(base, root)
+    await worker.work()
+    assert len(await pages()) == 5, "nor by a reindex"
+
+    publish("/b.xml", "urlset", "/2.html", "/3.html")
+    await check_due(worker)
+    assert await pages() == ["0.html", "2.html", "3.html", "4.html"]
+    assert await worker.value(code, root) is None
+    site.pages["/b.xml"] = SiteResponse(404)
+    await check_due(worker)
+    assert await pages() == ["0.html", "4.html"], "a file that is gone lists nothing"
     await worker.assert_healthy()
 
 

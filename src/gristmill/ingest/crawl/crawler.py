@@ -29,7 +29,7 @@ from gristmill import catalog, faults, jobs, net
 from gristmill.catalog import Item, RenderChoice, crawls
 from gristmill.catalog.crawls import MetAddress, SiteCrawlRow, WaitingPage
 from gristmill.db import Database
-from gristmill.errors import Permanent, SourceGone, Transient, Unreadable, WorkError
+from gristmill.errors import LeaseLost, Permanent, Transient, WorkError
 from gristmill.identity import OrgId, scoped_digest
 from gristmill.ingest.crawl.decide import PageDecision, can_be_unchanged, decide, decide_error, is_busy
 from gristmill.ingest.crawl.host_turns import HostTurns
@@ -171,18 +171,22 @@ class SiteCrawler:
         is_incomplete = False
         if run.rules.use_sitemaps:
             rules = SitemapRules(limit=run.rules.max_addresses, private=self._sources.allow_private)
+            listing = list_sitemap(f"{origin_of(run.rules.start)}/", rules)
             try:
-                async for entries in list_sitemap(f"{origin_of(run.rules.start)}/", rules):
+                async for entries in listing:
                     addresses = [
                         (url, 1)
                         for entry in entries
                         if (url := crawl_address(entry.url, entry.url)) is not None
                     ]
                     await run.filer.meet(await self._judge(run, addresses, sites=run.crawl.sites))
-            except (SourceGone, Unreadable):
-                pass
             except Transient:
                 is_incomplete = True  # links are enough to go on, but not to remove what only sitemaps list
+            except LeaseLost:
+                raise
+            except WorkError:
+                pass  # none of its sitemaps can be read
+            is_incomplete = is_incomplete or not listing.is_complete
         await run.filer.meet([], is_seeded=True, is_incomplete=is_incomplete)
         await faults.point("crawl.seeded")
 
@@ -293,7 +297,8 @@ class SiteCrawler:
         digest = scoped_digest(run.org, hashed.digest())
         decision = replace(decision, page=replace(decision.page, digest=digest))
         is_same_text = original.metadata.get(DIGEST, "") == page.validators.get(DIGEST)
-        is_same = page.item_id is not None and (digest in (page.original, page.digest) or is_same_text)
+        # What failed to be indexed counts, too: a page may be again as it was before that.
+        is_same = page.item_id is not None and (digest == (page.digest or page.original) or is_same_text)
         if is_same and not run.crawl.version:
             return decision, None
 

@@ -8,7 +8,6 @@ A container that is being listed waits. One that can't be read keeps its items; 
 is checked again. Every write proves the job's lease.
 """
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 from gristmill import catalog, faults, jobs
@@ -107,13 +106,8 @@ class ContainerRefresher:
             return None if result is None else result[0]
         with job.during(Activity.AWAY):
             async with self._stages.sources.place(jobs.requester(job)):
-                return await SitemapPages(self._db, item, prove_lease, job.id).compare(self._pages(item))
-
-    async def _pages(self, item: Item) -> AsyncIterator[list[str]]:
-        async for entries in list_sitemap(
-            item.source["url"], SitemapRules(private=self._sources.allow_private)
-        ):
-            yield [entry.url for entry in entries]
+                listing = list_sitemap(item.source["url"], SitemapRules(private=self._sources.allow_private))
+                return await SitemapPages(self._db, item, prove_lease, job.id).compare(listing)
 
     async def _record(
         self, job: Job, item: Item, counts: ChangeCounts | None, error: GristmillError | None

@@ -10,6 +10,7 @@
     the source responds                           then
     304, or the same bytes                        unchanged
     other bytes                                   a new version
+    bytes that were tried, and failed             unchanged; if that is not known, they are tried once more
     an error that stays, as the item shows it     unchanged
     another error that stays                      a new version, which fails with it; the old version stays searchable
     an error that may pass                        checked again after minutes; the item shows the error
@@ -19,7 +20,7 @@ Killed before the transaction: the same sources are checked again. The requests 
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -38,6 +39,7 @@ from gristmill.operations.next_job import enqueue_next_jobs, has_room, pause_unt
 from gristmill.operations.source_factory import SourceFactory, disk_access
 from gristmill.sources import threads
 from gristmill.sources.directory import fingerprint_of
+from gristmill.sources.rendering.renderer import DIGEST
 from gristmill.work import RefreshContainer, RefreshDocuments
 
 BATCH = 100  # sources that are checked together
@@ -73,7 +75,7 @@ class _DocumentCheck:
     item: DueItem
     is_changed: bool = False
     error: WorkError | None = None
-    fingerprint: str | None = None  # of a file
+    fingerprint: str | None = None  # of a file, or of a page's bytes
 
     @property
     def may_pass(self) -> bool:
@@ -153,9 +155,11 @@ class DocumentRefresher:
             source, item.render or base.render, jobs.requester(job), self._stages.sources
         )
         if original.unchanged:
-            return _DocumentCheck(item)
+            return _DocumentCheck(item, fingerprint=_page_fingerprint(item.validators or {}, item.original))
         digest = await threads.run_blocking(lambda: hashlib.sha256(original.data).digest())
-        return _DocumentCheck(item, item.original != scoped_digest(base.org_id, digest))
+        scoped = scoped_digest(base.org_id, digest)
+        fingerprint = _page_fingerprint(original.metadata, scoped)
+        return _DocumentCheck(item, item.original != scoped, fingerprint=fingerprint)
 
     async def _check_file(self, job: Job, item: DueItem) -> _DocumentCheck:
         path = Path(item.source["path"])
@@ -194,10 +198,17 @@ def _host_of(item: DueItem) -> str:
 
 
 def _must_retry(result: _DocumentCheck) -> bool:
-    """Whether a failed document is tried again, now that its source can be read: if that was the reason, or if it has changed
-    since its last good version."""
+    """Whether a failed document is tried again, now that its source can be read: if that was the reason, or if it is not the one
+    that failed. Its last good version does not count: a source may be again as it was then."""
     item = result.item
-    return item.error_code in _SOURCE_ERRORS or (result.is_changed and item.original is not None)
+    if item.error_code == "interrupted" and item.fingerprint is None:
+        return False  # its base wants a person to decide
+    return item.error_code in _SOURCE_ERRORS or item.fingerprint != result.fingerprint
+
+
+def _page_fingerprint(validators: Mapping[str, str], digest: bytes | None) -> str | None:
+    """What tells whether a page is the one that failed: its bytes, or, if it was rendered, its text."""
+    return validators.get(DIGEST) or (None if digest is None else digest.hex())
 
 
 def _is_news(item: DueItem, error: WorkError) -> bool:

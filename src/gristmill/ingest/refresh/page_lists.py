@@ -2,10 +2,11 @@
 
 Pages have their own checks (`documents.py`), so a listing touches none that it finds again. Pages that are gone are removed last.
 If more than half of the pages are gone at once, and more than `FEW_PAGES`, the site more likely has a problem: nothing is removed,
-and the item shows `mass_removal` until a check finds fewer of them gone, or someone reindexes the sitemap.
+and the item shows `mass_removal` until a check finds fewer of them gone, or someone reindexes the sitemap. Nor is anything removed
+while one of the files that a sitemap consists of can't be read: what only that file lists is not gone (`sitemap_incomplete`).
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 from gristmill import catalog, events, faults
 from gristmill.catalog import Item, exclusions, folder_tree
@@ -18,6 +19,7 @@ from gristmill.operations.delete import mark_for_deletion
 from gristmill.operations.freshness import begin_refreshing_pages
 from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
 from gristmill.operations.quotas import fail_beyond_quota
+from gristmill.sources.sitemap import SitemapListing
 
 _BATCH = 500
 
@@ -28,18 +30,25 @@ class SitemapPages:
     def __init__(self, db: Database, container: Item, guard: Guard, cause: JobId) -> None:
         self._db, self._container, self._guard, self._cause = db, container, guard, cause
 
-    async def compare(self, batches: AsyncIterator[Sequence[str]]) -> ChangeCounts:
+    async def compare(self, listing: SitemapListing) -> ChangeCounts:
         """File new pages as they are listed, then remove those that are gone."""
         async with self._db.connection() as tx:
             children = await folder_tree.find_listed_children(tx, [self._container.id])
         filed = {child.source_key: child.id for child in children if child.type == "url"}
         listed: set[str] = set()
         counts = ChangeCounts()
-        async for urls in batches:
+        async for entries in listing:
+            urls = [entry.url for entry in entries]
             listed.update(urls)
             new = [url for url in urls if url not in filed]
             for start in range(0, len(new), _BATCH):
                 counts.added += await self._file(new[start : start + _BATCH])
+        if not listing.is_complete:
+            raise Permanent(
+                f"{listing.left_out['unreadable_sitemap']:,} of the files of this sitemap can't be read: new pages of the others were"
+                " added, nothing was removed. It is checked again soon.",
+                code="sitemap_incomplete",
+            )
         gone = [item_id for url, item_id in filed.items() if url not in listed]
         if len(gone) > max(FEW_PAGES, len(filed) // 2):
             raise Permanent(

@@ -14,6 +14,7 @@ export const errors = {
   not_refreshable: "此条目没有可检查更改的来源。",
   watch_refused: "系统拒绝监视该文件夹。定期检查会继续。",
   mass_removal: "来源缺少了大部分内容，因此未删除任何内容。",
+  sitemap_incomplete: "站点地图的部分文件无法读取，因此未删除任何内容。稍后会再次检查。",
   not_watchable: "此条目不是作为文件夹添加的，无法监视。",
   hold_not_found: "此知识库没有该法律保留。",
   version_not_found: "该版本未被保留。",
