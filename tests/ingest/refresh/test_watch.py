@@ -14,6 +14,7 @@ import pytest
 
 from gristmill import app, faults
 from gristmill.ingest.refresh import watched_folder
+from gristmill.ingest.refresh.system_watch import SystemWatch
 from gristmill.ingest.refresh.watch_limits import check_watchable, file_system_of
 from gristmill.settings import Settings
 from gristmill.sources.disk import EVERYWHERE, DiskAccess
@@ -219,6 +220,20 @@ async def row_of(db: psycopg.AsyncConnection, query: LiteralString, *values: obj
     await db.rollback()
     assert row is not None
     return row
+
+
+async def test_a_folder_that_is_there_again_is_watched_and_compared_again(docs: Path) -> None:
+    """Though it is the same folder: changes while it was away are not known, and its last check has an error."""
+    watch = await SystemWatch.start([docs], lambda _: None)
+    try:
+        assert not await watch.is_outdated()
+        away = docs.with_name("away")
+        docs.rename(away)
+        assert not await watch.is_outdated(), "there is nothing to watch"
+        away.rename(docs)
+        assert await watch.is_outdated()
+    finally:
+        await watch.stop()
 
 
 async def test_a_folder_that_can_not_be_watched_says_why(

@@ -31,12 +31,7 @@ class SystemWatch:
 
     async def is_outdated(self) -> bool:
         """Whether a folder is another one by now, or is there again."""
-        return await asyncio.to_thread(
-            lambda: any(
-                (now := _identity(path)) is not None and now != then
-                for path, then in self._identities.items()
-            )
-        )
+        return await asyncio.to_thread(self._has_changed_folders)
 
     async def stop(self) -> None:
         """Stop reporting."""
@@ -44,6 +39,15 @@ class SystemWatch:
         await asyncio.to_thread(self._thread.join)
         if self._notify is not None:
             self._notify.close()
+
+    def _has_changed_folders(self) -> bool:
+        identities = {path: _identity(path) for path in self._identities}
+        has_changed = any(
+            now is not None and now != self._identities[path] for path, now in identities.items()
+        )
+        # One that was missing counts as another one: nothing is known of what changed in it meanwhile.
+        self._identities |= {path: None for path, now in identities.items() if now is None}
+        return has_changed
 
     def _run(self) -> None:
         while self._notify is not None and not self._stopping.is_set():
