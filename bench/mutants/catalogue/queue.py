@@ -125,8 +125,8 @@ MUTANTS = (
     Mutant(
         "retry-after-is-ignored",
         "jobs/retry.py",
-        "        backoff(job.attempt, jitter) if retry_after is None else retry_after, counted=True, error=failure",
-        "        backoff(job.attempt, jitter), counted=True, error=failure",
+        "        wait = max(retry_after, wait) if retry_after else retry_after",
+        "        wait = max(timedelta(0), wait)",
         ("S4-44",),
     ),
     Mutant(

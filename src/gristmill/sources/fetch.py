@@ -64,9 +64,10 @@ async def open_response(
         message = f"{display_url(url)} redirects to an address that is neither http nor https."
         raise Unreadable(message, code="refused_by_source") from error
     except httpx.HTTPError as error:
+        requested = error.request.url  # of the last redirect
         if (failure := net.lookup_failure(error)) is not None:
-            raise _give_up_early(net.resolution_error(httpx.URL(url).host, failure)) from error
-        message = f"{display_url(url)} can't be reached: {str(error) or type(error).__name__}."
+            raise _give_up_early(net.resolution_error(requested.host, failure)) from error
+        message = f"{display_url(str(requested))} can't be reached: {str(error) or type(error).__name__}."
         raise Transient(message, code="source_unreachable") from error
 
 
@@ -89,7 +90,10 @@ def expect_success(response: httpx.Response) -> None:
             raise Unreadable(message, code="forbidden_by_source")
         case 429 | 503:
             message = f"{where} is busy (status {status}); it is tried again later."
-            raise Transient(message, code="source_busy", retry_after=net.retry_after(response.headers))
+            # Some say 0, which is no wait.
+            raise Transient(
+                message, code="source_busy", retry_after=net.retry_after(response.headers) or None
+            )
         case _ if status in (408, 425) or status >= 500:
             raise Transient(f"{where} responded with status {status}.", code="source_unavailable")
         case _:
