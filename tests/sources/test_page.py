@@ -90,6 +90,25 @@ def test_the_character_set_that_is_given_wins_over_the_pages_own(charset: str) -
     assert "Müller" in converted.text
 
 
+@pytest.mark.parametrize(
+    ("text", "charset"),
+    [
+        ("Gürteltiere sind grün und laufen am Abend über die Straße, häufig mit ihren Jungen.", "latin-1"),
+        ("Пшеница растёт на этом поле, и к осени её собирают в большие мешки.", "cp1251"),
+        ("東京の動物園にはパンダがいます。毎日たくさんの人が見に来ます。", "shift_jis"),
+        ("Emmer – 100 % wie früher, in UTF-8.", "utf-8"),
+    ],
+)
+def test_a_page_that_declares_no_character_set_is_read_in_the_one_of_its_letters(
+    text: str, charset: str
+) -> None:
+    html = f'<html><head><title>{text[:9]}</title></head><body><p><a href="/a">{text}</a></p></body></html>'
+    data = html.encode(charset)
+    page = to_markdown(data, "http://x/", None)
+    assert text in page.text
+    assert page.title == text[:9].strip()
+
+
 def test_invalid_bytes_lose_only_themselves() -> None:
     assert "before" in page(b"<p>before \xff\xfe \x00 after</p>", "utf-8").text
     assert "after" in page(b"<p>before \xff\xfe \x00 after</p>", "utf-8").text

@@ -27,11 +27,11 @@ from gristmill.readers.front_matter import front_matter, has_front_matter
 from gristmill.readers.html_metadata import HTML_HEAD_BYTES, html_metadata
 from gristmill.readers.text_format import HEAD_BYTES, detect_format, looks_like_text, plain_format
 from gristmill.sources import Original
-from gristmill.sources.page import PAGE_TYPES, to_markdown
+from gristmill.sources.page import PAGE_TYPES, decode_page, to_markdown
 
 # Must change whenever the same bytes would give other content: equal digests mean equal content.
 TEXT_READER = "text/2"
-PAGE_READER = "page/1"
+PAGE_READER = "page/2"
 
 PART = 1 << 17  # characters
 _BLOCK = 1 << 18  # bytes
@@ -82,8 +82,7 @@ class InspectedOriginal:
     def document_fields(self, beginning: str) -> dict[str, Any]:
         """What a plain document says of itself: a web page in its head, another text in the front matter it begins with."""
         if self.reader == PAGE_READER:
-            charset = self.original.charset or "utf-8"
-            head = self.original.data[:HTML_HEAD_BYTES].decode(charset, errors="replace")
+            head = decode_page(self.original.data[:HTML_HEAD_BYTES], self.original.charset)
             return html_metadata(head).to_json()
         return front_matter(beginning).to_json() if has_front_matter(beginning) else {}
 

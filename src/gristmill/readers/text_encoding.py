@@ -16,7 +16,7 @@ from typing import Any
 from gristmill.readers import text_format
 from gristmill.readers.libraries import charset_normalizer
 
-_SAMPLE = 256 * 1024
+SAMPLE = 256 * 1024
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -55,7 +55,7 @@ _PUNCTUATION = re.compile("[\u3000-\u303f\uff00-\uff65\u2010-\u201f\u2026\u00b7]
 def detect_file_encoding(path: Path) -> tuple[str, bool]:
     """The encoding of the file's text, and whether that is a guess."""
     with path.open("rb") as file:
-        head = file.read(_SAMPLE)
+        head = file.read(SAMPLE)
     return detect_encoding(head)
 
 
@@ -70,7 +70,7 @@ def detect_encoding(head: bytes) -> tuple[str, bool]:
         return "iso2022_jp_2", True
     text = head.decode("utf-8", "replace")
     broken, non_ascii = text.count("\ufffd"), sum(character > "\x7f" for character in text)
-    if non_ascii == 0 or broken * 10 < non_ascii or broken <= 1 < len(head) == _SAMPLE:
+    if non_ascii == 0 or broken * 10 < non_ascii or broken <= 1 < len(head) == SAMPLE:
         return "utf-8", broken > 0
     return _legacy_encoding(head), True
 

@@ -16,6 +16,8 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
+from gristmill.readers import text_encoding
+
 # lxml has no types, and its core is compiled.
 etree: Any = importlib.import_module("lxml.etree")
 html: Any = importlib.import_module("lxml.html")
@@ -83,16 +85,22 @@ class WebPage:
 
 def to_markdown(data: bytes, url: str, charset: str | None) -> WebPage:
     """The title and the main content of the page at `url`."""
-    # Decode only here: libxml2 would prefer the page's declaration to the HTTP header, and stops at a NUL.
-    decoded = data.decode(charset or "utf-8", errors="replace").replace("\0", "")
+    decoded = decode_page(data, charset)
     scanner = _scan(decoded.encode())
     main_content = _main_content(decoded.encode(), url) if _is_within_limits(decoded, scanner) else ""
     return WebPage(scanner.title, main_content or scanner.text)
 
 
+def decode_page(data: bytes, charset: str | None) -> str:
+    """The HTML of a page. One that declares no character set and is not UTF-8 is in the one that its letters look like."""
+    # Decode only here: libxml2 would prefer the page's declaration to the HTTP header, and stops at a NUL.
+    encoding = charset or text_encoding.detect_encoding(data[: text_encoding.SAMPLE])[0]
+    return data.decode(encoding, errors="replace").replace("\0", "")
+
+
 def is_made_by_scripts(data: bytes, charset: str | None) -> bool:
     """Whether a page has scripts, but hardly any text: a browser shows what the scripts put there."""
-    scanner = _scan(data.decode(charset or "utf-8", errors="replace").replace("\0", "").encode())
+    scanner = _scan(decode_page(data, charset).encode())
     return scanner.scripts > 0 and len(scanner.text) < MIN_TEXT
 
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gristmill.sources.page import decode_page
 from gristmill.sources.site_rules import crawl_address
 
 etree: Any = importlib.import_module("lxml.etree")  # it has no types
@@ -37,7 +38,7 @@ class PageDirectives:
 
 def page_directives(data: bytes, charset: str | None, url: str, headers: Mapping[str, str]) -> PageDirectives:
     """The directives of the page at `url`."""
-    text = data.decode(charset or "utf-8", errors="replace").replace("\0", "")
+    text = decode_page(data, charset)
     scanner = _LinkScanner()
     parser: Any = etree.HTMLParser(
         target=scanner, encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True

@@ -24,7 +24,7 @@ from gristmill import faults, net
 from gristmill.errors import Permanent, Transient, Unreadable
 from gristmill.sources import threads
 from gristmill.sources.fetch import display_url
-from gristmill.sources.page import PAGE_TYPES, is_made_by_scripts, to_markdown
+from gristmill.sources.page import PAGE_TYPES, decode_page, is_made_by_scripts, to_markdown
 from gristmill.sources.rendering.chromium import BrowserLimits, find_chromium, start_chromium
 from gristmill.sources.rendering.devtools import DevToolsError
 from gristmill.sources.rendering.page_requests import Allows, PageRequests, may_use_private
@@ -97,7 +97,8 @@ class Renderer:
         self, program: str, original: Original, url: str, allows: Allows
     ) -> tuple[str | None, str | None]:
         settings = self._settings
-        text = original.data.decode(original.charset or "utf-8", errors="replace").removeprefix("\ufeff")
+        decoded = await threads.run_blocking(partial(decode_page, original.data, original.charset))
+        text = decoded.removeprefix("\ufeff")
         private = may_use_private(original, allow_private=self._allow_private)
         async with net.client(allow_private=private) as client:
             client.follow_redirects = False
