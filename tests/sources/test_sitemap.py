@@ -113,6 +113,31 @@ async def test_a_busy_sitemap_of_an_index_is_retried_later(site: Site) -> None:
     assert caught.value.retry_after == timedelta(seconds=60)
 
 
+async def test_pages_of_the_other_sitemaps_come_before_the_error_of_one_that_does_not_respond(
+    site: Site,
+) -> None:
+    site.add_page("/good.xml", urlset(f"{site.url}/a"))
+    site.add_page("/busy.xml", "", status=500)
+    url = site.add_page("/top.xml", index(f"{site.url}/busy.xml", f"{site.url}/good.xml"))
+    pages: list[str] = []
+
+    async def read_pages() -> None:
+        async for entries in listing(url):
+            pages.extend(entry.url for entry in entries)
+
+    with pytest.raises(Transient) as caught:
+        await read_pages()
+    assert pages == [f"{site.url}/a"]
+    assert caught.value.code == "source_unavailable"
+    names = [f"{site.url}/{number}.xml" for number in range(9)]
+    for number in range(9):
+        site.add_page(f"/{number}.xml", "", status=500)
+    count = len(site.requests)
+    with pytest.raises(Transient):
+        await page_urls(listing(site.add_page("/down.xml", index(*names))))
+    assert len(site.requests) == count + 1 + 3, "a site that is down is left alone"
+
+
 @pytest.mark.parametrize("coding", ["", "gzip"])
 async def test_a_sitemap_may_be_compressed_whatever_its_name(site: Site, coding: str) -> None:
     text = urlset(*(f"{site.url}/{number}" for number in range(3000))).encode()

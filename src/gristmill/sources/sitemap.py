@@ -18,7 +18,8 @@ unreadable_sitemap         one that is malformed, or that we may not read: the o
     too_deep, unread_sitemap   a sitemap below the depth, or beyond the limits, that was not read
 
 The sitemap that the caller asked for raises: SourceGone or Unreadable when it is none, Transient when it, one of its
-sitemaps or the site's robots.txt can't be fetched now; a retry starts over. Each file is downloaded completely before
+sitemaps or the site's robots.txt can't be fetched now; a retry starts over. The pages of the other sitemaps are returned before
+that, unless `MAX_OUTAGES` of them can't be fetched. Each file is downloaded completely before
 its entries are returned, so that a slow caller keeps no server waiting.
 """
 
@@ -36,7 +37,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from gristmill import net
-from gristmill.errors import Permanent, SourceGone, WorkError
+from gristmill.errors import Permanent, SourceGone, Transient, WorkError
 from gristmill.sources import fetch, threads
 from gristmill.sources.robots import Robots, fetch_robots
 from gristmill.sources.sitemap_file import MAX_FILE_BYTES, SitemapEntry, SitemapFile
@@ -44,6 +45,7 @@ from gristmill.sources.url import normalise
 
 BATCH = 500
 MAX_DEPTH = 3
+MAX_OUTAGES = 3
 
 _CHUNK = 64 * 1024
 _MAX_IN_MEMORY = 1024 * 1024
@@ -76,6 +78,7 @@ class SitemapListing:
         self._robots: dict[str, Robots | None] = {}
         self._queue: deque[tuple[str, int]] = deque()
         self._guess = ""  # the sitemap that no one has named
+        self._outages: list[Transient] = []
 
     async def __aiter__(self) -> AsyncIterator[list[SitemapEntry]]:
         batch: list[SitemapEntry] = []
@@ -89,6 +92,8 @@ class SitemapListing:
                         del batch[:BATCH]
         if batch:
             yield batch
+        if self._outages:
+            raise self._outages[0]
 
     async def _enqueue_roots(self, client: httpx.AsyncClient) -> None:
         url = normalise(self._url)
@@ -119,6 +124,10 @@ class SitemapListing:
                 async with aclosing(self._list_file(client, url, depth)) as pages:
                     async for entries in pages:
                         yield entries
+            except Transient as error:
+                self._outages.append(error)
+                if root_count == 1 == depth or len(self._outages) == MAX_OUTAGES:
+                    return
             except Permanent as error:
                 # Many sites respond with a page, or forbid access, where they have no sitemap.
                 is_gone = isinstance(error, SourceGone) or url == self._guess

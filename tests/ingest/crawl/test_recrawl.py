@@ -94,6 +94,28 @@ async def test_an_outage_removes_nothing_and_many_removals_at_once_need_a_person
     assert await page_paths(worker, site) == {"/": "completed"}, "a reindex is a person's word"
 
 
+async def test_a_notice_of_maintenance_does_not_remove_a_small_site(
+    worker: ManualWorker, site: LinkedSite
+) -> None:
+    """The start page responds, but leads nowhere, or to a log-in."""
+    base = await bases.create(worker.db, "pages", HashedEmbedder(), {}, refresh={"every": "1w"})
+    paths = ["/a", "/b", "/c", "/d"]
+    site.publish("/", "Home", paths)
+    for path in paths:
+        site.publish(path, f"Emmer {path}")
+    await add_site(worker, base, site.url, useSitemaps=False)
+    site.publish("/login", "Sign in")
+    for away in (lambda: site.publish("/", "Maintenance"), lambda: site.redirect("/", "/login")):
+        away()
+        await check_due(worker)
+        assert set(paths) <= set(await page_paths(worker, site))
+        assert await worker.value("select error_code from item_refresh") == "mass_removal"
+    site.publish("/", "Home", paths[:2])
+    await check_due(worker)
+    assert set(await page_paths(worker, site)) == {"/", "/a", "/b"}
+    assert await worker.value("select error_code from item_refresh") is None
+
+
 async def test_pages_that_only_an_unreadable_sitemap_lists_are_not_gone(
     worker: ManualWorker, site: LinkedSite
 ) -> None:

@@ -6,8 +6,7 @@
 New and changed pages are filed with the bytes that were fetched, so that indexing does not fetch them again. Bytes are stored before
 the transaction. Killed before it: the same addresses are fetched again. Killed after it: they are done.
 
-If a check finds more than half of the pages gone, and more than `FEW_PAGES`, the site more likely has a problem: nothing is removed,
-and the item shows `mass_removal` until a check finds fewer of them gone, or someone reindexes the site.
+If a check finds most of the pages gone (`is_mass_removal`), the site more likely has a problem: nothing is removed, and the item shows `mass_removal` until a check finds fewer of them gone, or someone reindexes the site.
 """
 
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from gristmill.catalog import Base, Item, ItemId, crawls, exclusions
 from gristmill.catalog.crawls import CrawledPage, MetAddress, PageBytes, SiteCrawlRow
 from gristmill.db import Database, Tx
 from gristmill.errors import Permanent, Transient
-from gristmill.ingest.source_changes import FEW_PAGES, ChangeCounts, Interrupted
+from gristmill.ingest.source_changes import ChangeCounts, Interrupted, is_mass_removal
 from gristmill.jobs import Job, Priority
 from gristmill.operations.delete import mark_for_deletion
 from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
@@ -103,7 +102,9 @@ class PageFiler:
         async with self._db.connection() as tx:
             gone = await crawls.find_gone_pages(tx, self._crawl, is_complete=is_complete)
             filed = await crawls.count_filed_pages(tx, self._site.id)
-        if not self._crawl.version and len(gone) > max(FEW_PAGES, filed // 2):
+            crawl = await crawls.find_crawl(tx, self._site.id)
+        found = 0 if crawl is None else crawl.pages
+        if not self._crawl.version and is_mass_removal(len(gone), filed, found):
             await self._end(is_complete=False)
             raise Permanent(
                 f"{len(gone):,} of {filed:,} pages are gone from the site. Nothing was removed. If that is right, reindex the"

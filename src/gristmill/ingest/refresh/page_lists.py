@@ -1,8 +1,7 @@
 """Compare the pages that a sitemap lists with those that are filed: what is new is filed, what is gone is deleted, the rest stays.
 
 Pages have their own checks (`documents.py`), so a listing touches none that it finds again. Pages that are gone are removed last.
-If more than half of the pages are gone at once, and more than `FEW_PAGES`, the site more likely has a problem: nothing is removed,
-and the item shows `mass_removal` until a check finds fewer of them gone, or someone reindexes the sitemap. Nor is anything removed
+If most of the pages are gone at once (`is_mass_removal`), the site more likely has a problem: nothing is removed, and the item shows `mass_removal` until a check finds fewer of them gone, or someone reindexes the sitemap. Nor is anything removed
 while one of the files that a sitemap consists of can't be read: what only that file lists is not gone (`sitemap_incomplete`).
 """
 
@@ -13,7 +12,7 @@ from gristmill.catalog import Item, exclusions, folder_tree
 from gristmill.db import Database
 from gristmill.errors import Permanent
 from gristmill.ingest.refresh.folder_changes import Guard
-from gristmill.ingest.source_changes import FEW_PAGES, ChangeCounts, Interrupted
+from gristmill.ingest.source_changes import ChangeCounts, Interrupted, is_mass_removal
 from gristmill.jobs import JobId, Priority
 from gristmill.operations.delete import mark_for_deletion
 from gristmill.operations.freshness import begin_refreshing_pages
@@ -50,7 +49,7 @@ class SitemapPages:
                 code="sitemap_incomplete",
             )
         gone = [item_id for url, item_id in filed.items() if url not in listed]
-        if len(gone) > max(FEW_PAGES, len(filed) // 2):
+        if is_mass_removal(len(gone), len(filed), len(listed)):
             raise Permanent(
                 f"{len(gone):,} of {len(filed):,} pages are no longer listed. Nothing was removed. If that is right, reindex the"
                 " item to remove them.",
