@@ -93,6 +93,7 @@ class FileConnector(Connector):
         self._tool, self._rules, self._max_bytes = tool, rules, max_bytes
         self._stream = Stream(scope, FILE)
         self._has_files = False  # whether a listing met a file that is followed
+        self.closed: list[str] = []  # why parts of the listing are missing; the run reports it
 
     @abstractmethod
     async def list_files(self, cursor: str | None) -> FilePage:
@@ -130,7 +131,11 @@ class FileConnector(Connector):
         batches = by_mark.read(
             stream, CHECKPOINT_VERSION, checkpoints.get(stream), self._fetch_page, [by_mark.everybody()]
         )
+        self.closed.clear()
         async for batch in errors_as_problems(stream, batches):
+            for problem in self.closed:
+                yield Batch(stream, problem=problem)
+            self.closed.clear()
             yield batch
 
     async def fetch(self, ref: DocumentRef) -> Document:

@@ -40,6 +40,8 @@ _DEFAULT_WAIT = timedelta(minutes=1)
 _MARGIN = timedelta(seconds=1)
 _CHUNK = 64 * 1024
 
+FORBIDDEN = "connector_forbidden"  # the code of a 403 that is no rate limit
+
 Params = Mapping[str, str | int | bool | None]
 Model = TypeVar("Model")
 
@@ -274,7 +276,7 @@ class Transport:
                 )
             case 403:
                 message = f"These credentials can't read {where} (status 403)."
-                return Unreadable(message, code="connector_forbidden")
+                return Unreadable(message, code=FORBIDDEN)
             case _ if status in (408, 425) or status >= 500:
                 return Transient(f"{where} returned status {status}.", code="connector_unavailable")
             case _:

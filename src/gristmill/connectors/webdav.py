@@ -1,7 +1,8 @@
 """Files on a WebDAV server: Nextcloud, ownCloud, Apache, SharePoint's and NAS boxes' WebDAV.
 
 Folders are listed one by one (`PROPFIND`, depth 1), because many servers refuse to list a whole tree. The cursor of the
-listing is the folders that are still to be listed. The mark of a file is its ETag, or its time and size where the server
+listing is the folders that are still to be listed. A folder that the credentials may not list is left out, and the run says so. The
+mark of a file is its ETag, or its time and size where the server
 has no ETags. Whether an ETag is weak is no part of the mark: Apache's are weak in the first second after a change. Nextcloud and ownCloud give files ids that stay when a file is moved; then the id names the document.
 """
 
@@ -31,7 +32,7 @@ from gristmill.connectors.port import (
     ConnectorLimits,
 )
 from gristmill.connectors.safe_xml import parse_xml
-from gristmill.connectors.transport import Transport
+from gristmill.connectors.transport import FORBIDDEN, Transport
 from gristmill.errors import SourceGone, Unreadable
 
 _MAX_LISTING_BYTES = 64 << 20
@@ -100,6 +101,10 @@ class WebDavConnector(FileConnector):
             if folder == self._config.folder:
                 raise
             # It was deleted since its parent was listed.
+        except Unreadable as error:
+            if folder == self._config.folder or error.code != FORBIDDEN:
+                raise
+            self.closed.append(f"{error.message} The files below it are left out. ({error.code})")
         return FilePage(files, json.dumps(folders) if folders else None)
 
     async def find_file(self, path: str) -> RemoteFile:
