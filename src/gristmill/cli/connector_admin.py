@@ -102,8 +102,9 @@ def parse_settings(entries: Sequence[str], schema: Mapping[str, Any]) -> dict[st
         except ValueError:
             value = text
         if kind == "array" and not isinstance(value, list):
-            # A comma separates values: no name of a repository, project, group or space has one.
-            values.setdefault(key, []).extend(part.strip() for part in str(value).split(",") if part.strip())
+            # A comma separates values: no name of a repository, project, group or space has one. "2024.10" is a name, no number.
+            joined = value if isinstance(value, str) else text
+            values.setdefault(key, []).extend(part.strip() for part in joined.split(",") if part.strip())
         else:
             values[key] = value
     return values

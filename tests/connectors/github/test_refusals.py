@@ -94,6 +94,9 @@ def test_a_wait_can_be_a_fraction_of_a_second() -> None:
 
 def test_values_of_a_list_can_be_separated_by_commas() -> None:
     lists = {"properties": {name: {"type": "array"} for name in ("spaces", "files")}}
+    assert parse_settings(["spaces=2024.10", "spaces=1e3", 'spaces="HR"'], lists) == {
+        "spaces": ["2024.10", "1e3", "HR"]
+    }
     assert parse_settings(["spaces=HR, DEV", "spaces=OPS", 'files=["a,b"]', "comments=false"], lists) == {
         "spaces": ["HR", "DEV", "OPS"],
         "files": ["a,b"],
