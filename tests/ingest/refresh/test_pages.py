@@ -10,7 +10,7 @@ from gristmill.work import FindDue
 from tests.embedding.hashed import HashedEmbedder
 from tests.ingest.refresh.test_folders import write
 from tests.operations.manual_worker import UNLIMITED, ManualWorker, file_to_add
-from tests.sources.site import Site, SiteRequest, SiteResponse
+from tests.sources.site import Site, SiteRequest, SiteResponse, serve
 
 PAGE = "<html><body><article><h1>{0}</h1><p>{0} is sold by the sack on Tuesdays.</p></article></body></html>"
 
@@ -135,6 +135,31 @@ async def test_checks_become_rarer_while_nothing_changes_and_failed_ones_are_rep
     site.pages["/page.html"] = page.respond
     await check_due(worker)
     assert await worker.value("select status from item") == "completed"
+
+
+async def test_a_host_that_is_down_does_not_hold_up_the_checks_of_others(
+    worker: ManualWorker, site: Site
+) -> None:
+    """Not each of its pages is requested, until it times out; all of them are checked again soon."""
+    base = await bases.create(worker.db, "pages", HashedEmbedder(), {}, refresh={"every": "1d"})
+    for number in range(30):
+        await add_web_item(worker, base, "url", TaggedPage(site, f"/{number}.html", f"Emmer {number}").url)
+    with serve() as other:
+        page = TaggedPage(other, "/page.html", "Rye")
+        await add_web_item(worker, base, "url", page.url)
+        page.word = "Spelt"
+        count = len(site.requests)
+
+        def hang_up(_: SiteRequest) -> SiteResponse:
+            raise ConnectionError
+
+        site.fallback = hang_up
+        await check_due(worker)
+        assert await worker.search_texts(base, "Spelt") != []
+    assert len(site.requests) - count < 10
+    soon = "select error_code, count(*) from item_refresh where next_at < clock_now() + interval '6 minutes' group by 1"
+    assert await worker.rows(soon) == [("source_unreachable", 30)]
+    assert await worker.rows("select distinct status from item") == [("completed",)]
 
 
 async def test_a_sitemap_gets_new_pages_and_loses_gone_ones_without_touching_the_others(

@@ -44,6 +44,8 @@ from gristmill.work import RefreshContainer, RefreshDocuments
 
 BATCH = 100  # sources that are checked together
 _PER_HOST = 4  # requests to one host at the same time
+_OUTAGE = 4  # so many of them in a row without a response: the host is down, and is not asked for the rest of the batch
+_NO_RESPONSE = frozenset({"source_timeout", "source_unreachable", "host_unknown", "host_unresolved"})
 _CONTAINERS = 100
 # Errors of a source, not of what it contains.
 _SOURCE_ERRORS = frozenset(
@@ -81,6 +83,26 @@ class _DocumentCheck:
     def may_pass(self) -> bool:
         """Whether the check has to be repeated soon."""
         return isinstance(self.error, Transient)
+
+
+class _Host:
+    """The requests of a batch to one host."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.places = asyncio.Semaphore(_PER_HOST)
+        self._unanswered = 0
+        self.outage: Transient | None = None  # why it is not asked any more
+
+    def note(self, error: WorkError | None) -> None:
+        """Note how a request ended."""
+        if error is None or error.code not in _NO_RESPONSE:
+            self._unanswered, self.outage = 0, None
+            return
+        self._unanswered += 1
+        if self._unanswered >= _OUTAGE:
+            message = f"{self.name} did not respond to {_OUTAGE} requests in a row, and was not asked for this page. {error.message}"
+            self.outage = Transient(message, code=error.code)
 
 
 class DocumentRefresher:
@@ -126,14 +148,18 @@ class DocumentRefresher:
     # ── checking ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def _check(self, job: Job, base: Base, due: Sequence[DueItem]) -> list[_DocumentCheck]:
-        """Check sources: those of different hosts together, of one host a few at a time."""
-        hosts: dict[str, asyncio.Semaphore] = {}
+        """Check sources: those of different hosts together, of one host a few at a time. One that is down would hold up the others
+        for as long as each of its pages takes to time out."""
+        hosts: dict[str, _Host] = {}
 
         async def check(item: DueItem) -> _DocumentCheck:
             if item.status not in ("completed", "failed"):
                 return _DocumentCheck(item)  # a version that reads the source is on its way
-            host = _host_of(item)
-            async with hosts.setdefault(host, asyncio.Semaphore(_PER_HOST)):
+            name = _host_of(item)
+            host = hosts.setdefault(name, _Host(name))
+            async with host.places:
+                if host.outage is not None:
+                    return _DocumentCheck(item, error=host.outage)
                 try:
                     result = await (
                         self._check_page(job, base, item)
@@ -141,7 +167,9 @@ class DocumentRefresher:
                         else self._check_file(job, item)
                     )
                 except WorkError as error:
+                    host.note(error)
                     return _DocumentCheck(item, _is_news(item, error), error)
+                host.note(None)
             return replace(result, is_changed=_must_retry(result)) if item.status == "failed" else result
 
         async with asyncio.TaskGroup() as tasks:
