@@ -119,8 +119,9 @@ class WorkError(GristmillError):
 
 
 class Transient(WorkError):
-    """A retry may succeed; `retry_after` takes precedence over the job engine's backoff. `max_attempts` is for what seldom
-    goes away by itself: after so many attempts the job ends, however many more it may have."""
+    """A retry may succeed; `retry_after` takes precedence over the job engine's backoff, or with `is_crowded` is the shortest wait:
+    a server that says "in a second" to hundreds of jobs would see all of them again in a second, and use up their attempts within
+    ten. `max_attempts` is for what seldom goes away by itself: after so many attempts the job ends, however many more it may have."""
 
     code = "temporarily_unavailable"
 
@@ -131,9 +132,10 @@ class Transient(WorkError):
         code: str | None = None,
         retry_after: timedelta | None = None,
         max_attempts: int | None = None,
+        is_crowded: bool = False,
     ) -> None:
         super().__init__(message, code=code)
-        self.retry_after = retry_after
+        self.retry_after, self.is_crowded = retry_after, is_crowded
         self.max_attempts = max_attempts
 
 

@@ -138,7 +138,7 @@ def _random_outcomes() -> Generator[Outcome | Exception]:
                 Done(),
                 Snooze(timedelta(milliseconds=rng.randrange(50))),
                 Permanent("broken"),
-                Transient("not now", retry_after=timedelta()),
+                Transient("not now", retry_after=timedelta(milliseconds=1)),
             )
         )
 

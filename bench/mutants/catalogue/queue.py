@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant(
         "retry-after-is-ignored",
         "jobs/retry.py",
-        "        wait = max(retry_after, wait) if retry_after else retry_after",
+        "        wait = max(error.retry_after, wait) if error.is_crowded else error.retry_after",
         "        wait = max(timedelta(0), wait)",
         ("S4-44",),
     ),

@@ -9,9 +9,8 @@
     raised LeaseLost           ignore             ignore        (another worker has the job)
 
 Backoff is exponential with full jitter: the n-th wait is uniform below `FIRST_BACKOFF` × 2ⁿ⁻¹, at most `MAX_BACKOFF`, so
-that jobs which failed together do not return together. A `retry_after` is the shortest wait: a server that says "in a second"
-to hundreds of jobs would see all of them again in a second, and their attempts would be used up within ten. Zero means at once.
-A Transient may have a limit of attempts of its own, below that of the job.
+that jobs which failed together do not return together. A `retry_after` takes precedence; if others wait for the same
+(`is_crowded`), it is the shortest wait. A Transient may have a limit of attempts of its own, below that of the job.
 """
 
 from dataclasses import dataclass
@@ -72,10 +71,9 @@ def after_error(error: Exception, job: Job, jitter: float) -> Transition:
     failure = error if isinstance(error, GristmillError) else internal_error(error)
     if isinstance(error, Permanent) or job.attempt >= max_attempts(failure, job):
         return Bury(failure)
-    retry_after = error.retry_after if isinstance(error, Transient) else None
     wait = backoff(job.attempt, jitter)
-    if retry_after is not None:
-        wait = max(retry_after, wait) if retry_after else retry_after
+    if isinstance(error, Transient) and error.retry_after is not None:
+        wait = max(error.retry_after, wait) if error.is_crowded else error.retry_after
     return Postpone(wait, counted=True, error=failure)
 
 

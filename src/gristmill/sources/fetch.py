@@ -90,10 +90,8 @@ def expect_success(response: httpx.Response) -> None:
             raise Unreadable(message, code="forbidden_by_source")
         case 429 | 503:
             message = f"{where} is busy (status {status}); it is tried again later."
-            # Some say 0, which is no wait.
-            raise Transient(
-                message, code="source_busy", retry_after=net.retry_after(response.headers) or None
-            )
+            wait = net.retry_after(response.headers) or None  # some say 0, which is no wait
+            raise Transient(message, code="source_busy", retry_after=wait, is_crowded=True)
         case _ if status in (408, 425) or status >= 500:
             raise Transient(f"{where} responded with status {status}.", code="source_unavailable")
         case _:
