@@ -3,8 +3,8 @@
 Each walk (tests/connectors/walk.py) is a random sequence of changes, hides, shows and faults in a fake tool, and of runs, crashes and
 cancels of its connector, in a database of its own. After every run that nothing disturbs, the base must equal the tool for
 every viewer. Walks are taken over all tools in turn, with one seed after the other, until the time is up. A walk that fails is
-shortened: steps are left out as long as it still fails. The shortest sequence is printed, with its error, and the command ends
-with status 1 after all tools had their turn. `--repeat "add:3 sync:1"` takes the steps that were printed.
+printed with its error, then shortened: steps are left out as long as it still fails. The shortest sequence is printed, with its
+error, and the command ends with status 1 after all tools had their turn. `--repeat "add:3 sync:1"` takes the steps that were printed.
 """
 
 import argparse
@@ -125,10 +125,10 @@ async def walk_all(ground: WalkGround, options: argparse.Namespace) -> int:
             error, count = await ground.error_of(tool, steps), count + 1
             if error is not None:
                 failed.add(tool)
-                print(f"{tool} fails with seed {seed}: shortening {len(steps)} steps", flush=True)
-                steps, error = await shorten(
-                    ground, tool, steps, error, time.monotonic() + options.shorten * 60
-                )
+                _report(tool, seed, steps, error)  # at once: it may not fail again
+                until = time.monotonic() + options.shorten * 60
+                print(f"{tool}: shortening {len(steps)} steps", flush=True)
+                steps, error = await shorten(ground, tool, steps, error, until)
             _report(tool, seed, steps, error)
         seed += 1
     print(f"{count} walks; failed: {', '.join(sorted(failed)) or 'none'}")
