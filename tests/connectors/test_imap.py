@@ -1,5 +1,6 @@
 """Mail by IMAP, read from a real Dovecot through every change that a mail program makes."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -107,6 +108,21 @@ async def test_a_mailbox_is_followed_through_new_moved_copied_and_deleted_mail(m
             mailbox.delete_folder("Mühle/Räder")
         await harness.run()
         assert await harness.titles() == ["Barley"]
+
+
+async def test_mail_goes_as_it_passes_the_age_that_is_followed(mill: app.Gristmill) -> None:
+    """The listing no longer named it, but it was still there when it was asked for, so it stayed forever."""
+    old = datetime.now(UTC) - timedelta(days=20)
+    with run_dovecot() as server:
+        with server.client() as mailbox:
+            mailbox.append("INBOX", message("Rye", "Rye.", message_id="<rye@x>"), msg_time=old)
+            mailbox.append("INBOX", message("Oats", "Oats.", message_id="<oats@x>"))
+        harness = await MailHarness.follow(mill, server, days=30)
+        await harness.run()
+        assert await harness.titles() == ["Oats", "Rye"]
+        await harness.change(config={**server.config(), "days": 10})
+        assert (await harness.run()).documents_pruned == 1
+        assert await harness.titles() == ["Oats"]
 
 
 async def test_pages_of_a_folder_continue_where_they_were_and_begin_again_with_a_new_folder(

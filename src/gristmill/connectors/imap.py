@@ -139,13 +139,16 @@ class ImapConnector(Connector):
             raise SourceGone(f"The folder {folder} is no longer followed.")
 
         def read(client: MailConnection) -> Mapping[bytes, Any] | None:
-            if _open_folder(client, folder) != validity:
+            # As the listing does: a message that has become too old is there, and no longer followed.
+            if _open_folder(client, folder) != validity or not client.search(self._criteria(str(uid))):
                 return None
             return client.fetch([uid], ["RFC822.SIZE", "INTERNALDATE", _HEAD_FIELDS]).get(uid)
 
         row = await self._call_in_folder(folder, read)
         if row is None or _source_id(folder, validity, uid, _header(row)) != ref.source_id:
-            raise SourceGone("The message is no longer in its folder.")
+            raise SourceGone(
+                "The message is no longer in its folder, or is older than the days that are followed."
+            )
         return self._document(ref, row)
 
     async def resolve_access(self, audience_keys: Sequence[str]) -> AsyncIterator[AccessUpdate]:
@@ -212,15 +215,17 @@ class ImapConnector(Connector):
         """The folder's validity, some messages after the position by number, and whether they are its last."""
         validity = _open_folder(client, folder)
         after = position.uid if position.validity in (None, validity) else 0
-        criteria: list[Any] = ["UID", f"{after + 1}:*"]
-        if self._config.days is not None:
-            criteria += ["SINCE", _days_ago(self._config.days)]
         # "n:*" includes the last message even if its number is below n.
-        uids = sorted(uid for uid in client.search(criteria) if uid > after)
+        uids = sorted(uid for uid in client.search(self._criteria(f"{after + 1}:*")) if uid > after)
         rows: Mapping[int, Mapping[bytes, Any]] = {}
         if uids:
             rows = client.fetch(uids[:_PAGE], ["RFC822.SIZE", _ID_FIELD])
         return validity, rows, len(uids) <= _PAGE or not rows
+
+    def _criteria(self, numbers: str) -> list[Any]:
+        """Those of the messages with these numbers that are followed."""
+        since = [] if self._config.days is None else ["SINCE", _days_ago(self._config.days)]
+        return ["UID", numbers, *since]
 
     async def _list_folders(self) -> list[tuple[str, tuple[bytes, ...]]]:
         """All folders that can have messages, with what they are for."""
