@@ -79,6 +79,31 @@ async def test_pages_of_notion_have_properties_files_and_marks_that_settle() -> 
             assert "Nothing is followed" in (await connector.find_problems())[0]
 
 
+async def test_a_block_synced_from_a_page_that_is_not_shared_leaves_the_rest_of_the_page() -> None:
+    """Notion answers 404 for what is in it: the whole page counted as deleted."""
+    with serve_fake(FakeNotion()) as tool:
+        page = next(page for page in tool.followed() if not page.source)
+        synced = {"synced_from": {"block_id": "elsewhere"}}
+        page.blocks.append(
+            {"id": "not-shared", "type": "synced_block", "has_children": True, "synced_block": synced}
+        )
+        documents = await read_all(open_kind(notion.KIND, tool.config(), tool.credentials()))
+    assert page.text in documents[f"page:{page.id}"].text
+    assert page.inner in documents[f"page:{page.id}"].text
+
+
+def test_results_of_formulas_that_are_zero_or_false_are_kept() -> None:
+    results: dict[str, dict[str, Any]] = {
+        "Sum": {"type": "number", "number": 0},
+        "Late": {"type": "boolean", "boolean": False},
+        "Note": {"type": "string", "string": "dry"},
+        "None": {"type": "string", "string": None},
+        "Due": {"type": "date", "date": {"start": "2026-03-01", "end": None}},
+    }
+    page = {"properties": {name: {"type": "formula", "formula": value} for name, value in results.items()}}
+    assert blocks.property_lines(page) == ["- Sum: 0", "- Late: no", "- Note: dry", "- Due: 2026-03-01"]
+
+
 async def test_errors_and_uploads_of_linear() -> None:
     with serve_fake(FakeLinear()) as tool:
         issue = tool.followed()[0]

@@ -154,8 +154,8 @@ def _property_text(kind: str, value: object) -> str:
             return "yes" if value else "no"
         case "formula":
             formula = as_dict(value)
-            result = formula.get(str(formula.get("type")))
-            return _property_text("date", result) if formula.get("type") == "date" else str(result or "")
+            kind, result = str(formula.get("type")), formula.get(str(formula.get("type")))
+            return _property_text({"boolean": "checkbox", "string": "number"}.get(kind, kind), result)
         case "unique_id":
             unique = as_dict(value)
             return "-".join(

@@ -39,7 +39,7 @@ from gristmill.connectors.port import (
 )
 from gristmill.connectors.streams import errors_as_problems
 from gristmill.connectors.transport import Transport
-from gristmill.errors import SourceGone
+from gristmill.errors import SourceGone, Unreadable
 
 CHECKPOINT_VERSION = 1
 PAGE = "page"
@@ -197,10 +197,17 @@ class NotionConnector(Connector):
         pending, count = list(top), len(top)
         while pending and count < _MAX_BLOCKS:
             block = pending.pop(0)
-            if block.get("has_children") and block.get("type") not in _OWN_PAGES:
+            if not block.get("has_children") or block.get("type") in _OWN_PAGES:
+                continue
+            try:
                 block["children"] = await self._children(str(block["id"]))
-                pending += block["children"]
-                count += len(block["children"])
+            except (SourceGone, Unreadable) as error:
+                is_closed = isinstance(error, SourceGone) or error.code == "connector_forbidden"
+                if not is_closed and block.get("type") != "unsupported":
+                    raise
+                continue  # synced from a page that the integration was not given, or of a kind that the API does not show
+            pending += block["children"]
+            count += len(block["children"])
         return top
 
     async def _children(self, block_id: str) -> list[dict[str, Any]]:
