@@ -178,3 +178,13 @@ async def test_a_token_that_no_header_can_carry_is_refused_before_it_is_sent(
         await http.get("/")
     assert token not in str(rejection.value)
     assert site.requests == []
+
+
+async def test_a_limit_of_a_download_that_only_its_body_reports_is_a_limit(
+    http: Transport, site: Site
+) -> None:
+    """Google's: its files counted as closed to the credentials."""
+    body = b'{"error": {"errors": [{"reason": "userRateLimitExceeded"}]}}'
+    site.fallback = lambda _: SiteResponse(403, body)
+    with pytest.raises(RateLimited):
+        _ = [piece async for piece in http.stream("/file")]

@@ -177,8 +177,8 @@ class Transport:
             raise _unreachable_error(request, error) from None
         try:
             if not response.is_success:
-                _ = await response.aread()
-                raise self._refusal(response)
+                # Google's rate limits differ from a refusal in the body alone.
+                raise self._refusal(response, await net.read_limited(response, _MAX_RESPONSE_BYTES))
             async for piece in response.aiter_bytes(_CHUNK):
                 yield piece
         except httpx.HTTPError as error:
