@@ -1,15 +1,21 @@
 """A GitHub App without configured names: it follows what its installation lists."""
 
+import asyncio
 import json
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from gristmill.connectors import transport
+from gristmill.connectors.github.api import GitHubApi, GitHubApp, Repository, default_headers
+from gristmill.connectors.transport import Transport
 from tests.connectors.fakes.github import FakeGitHub
 from tests.connectors.fakes.github_model import Repo
-from tests.connectors.fakes.tool import SECRET, FakeCall, fake_tool_fixture
+from tests.connectors.fakes.tool import SECRET, FakeCall, failing, fake_tool_fixture
 from tests.connectors.harness import ConnectorHarness
 from tests.sources.site import SiteResponse
 
@@ -27,6 +33,7 @@ class FakeGitHubWithApp(FakeGitHub):
         self.uninstalled: list[Repo] = []
         self.stepped_over: list[Repo] = []
         self.listings = 0
+        self.expires_at = "2099-01-01T00:00:00Z"
         self.route("POST", "/app/installations/{installation}/access_tokens", self._issue_token)
         self.route("GET", "/installation/repositories", self._installed_repos)
 
@@ -45,8 +52,9 @@ class FakeGitHubWithApp(FakeGitHub):
             super().check_authorization(call)
 
     def _issue_token(self, call: FakeCall, installation: str) -> Any:
-        del call, installation
-        return self.respond({"token": SECRET, "expires_at": "2099-01-01T00:00:00Z"}, 201)
+        del installation
+        assert call.headers["authorization"].removeprefix("Bearer ").count(".") == 2  # the App's own
+        return self.respond({"token": SECRET, "expires_at": self.expires_at}, 201)
 
     def _installed_repos(self, call: FakeCall) -> SiteResponse:
         self.listings += call.params["page"] == "1"
@@ -86,3 +94,28 @@ async def test_a_repository_that_the_app_is_no_longer_installed_in_loses_its_doc
     run = await harness.sync(allow_deletions=True)
     assert run.documents_pruned > 0
     assert await harness.indexed_documents() == installed
+
+
+async def test_a_renewal_of_the_token_does_not_disturb_other_requests(
+    tool: FakeGitHubWithApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that was sent again meanwhile had the App's own token, which GitHub refuses: the run failed."""
+    tool.expires_at = "2020-01-01T00:00:00Z"  # every request wants another one
+    assert tool.site is not None
+    credentials, name = tool.credentials(), tool.repos[0].name
+    app = GitHubApp(credentials["appId"], credentials["installationId"], credentials["privateKey"])
+    http = Transport(
+        tool.site.url, headers=default_headers(), allow_private=True, max_wait=timedelta(seconds=0)
+    )
+    api = GitHubApi(http, f"{tool.site.url}/graphql", app)
+    others = list[asyncio.Task[Repository]]()
+
+    async def begin_another_request(_: timedelta) -> None:
+        others.append(asyncio.create_task(api.repository(name)))
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(transport, "clock", SimpleNamespace(pause=begin_another_request))
+    tool.add_rule(lambda call: call.path == f"/repos/{name}", failing(tool, 502))
+    assert (await api.repository(name)).full_name == name
+    assert [repository.full_name for repository in await asyncio.gather(*others)] == [name]
+    await http.close()

@@ -4,6 +4,7 @@ Requests follow GitHub's published API description (version 2022-11-28). Credent
 JWT for itself and gets a token for an hour, which is renewed in time. A response without a field that we use is Unreadable.
 """
 
+import asyncio
 import base64
 import json
 import time
@@ -161,7 +162,7 @@ class GitHubApi:
 
     def __init__(self, transport: Transport, graphql: str, app: GitHubApp | None) -> None:
         self.transport, self._graphql, self._app = transport, graphql, app
-        self._token_expires_at = 0.0
+        self._token_expires_at, self._renewal = 0.0, asyncio.Lock()
         self.server_now = datetime.now(UTC)  # GitHub's own time, at the last GraphQL response
 
     async def token(self) -> str:
@@ -301,16 +302,19 @@ class GitHubApi:
         return await self.transport.get(path, params)
 
     async def _renew_token(self) -> None:
-        """Have a token that is valid long enough for a request."""
-        if self._app is None or time.time() < self._token_expires_at - _RENEW_BEFORE:
+        """Have a token that is valid long enough for a request. The App's own is sent with this request alone: others that are sent at
+        the same time, or again, would be refused with it."""
+        if self._app is None:
             return
-        self.transport.set_header("Authorization", f"Bearer {self._app.jwt()}")
-        path = f"/app/installations/{self._app.installation}/access_tokens"
-        response = await self.transport.post(path, {})
-        self.transport.set_header("Authorization", f"Bearer {response.data['token']}")
-        self._token_expires_at = datetime.fromisoformat(
-            response.data["expires_at"].replace("Z", "+00:00")
-        ).timestamp()
+        async with self._renewal:
+            if time.time() < self._token_expires_at - _RENEW_BEFORE:
+                return
+            path = f"/app/installations/{self._app.installation}/access_tokens"
+            response = await self.transport.post(path, {}, Authorization=f"Bearer {self._app.jwt()}")
+            self.transport.set_header("Authorization", f"Bearer {response.data['token']}")
+            self._token_expires_at = datetime.fromisoformat(
+                response.data["expires_at"].replace("Z", "+00:00")
+            ).timestamp()
 
 
 def decode_blob(text: str, sha: str) -> str:
