@@ -6,6 +6,7 @@ public can be read. Who may see a page can't be asked: everyone sees all pages, 
 names.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from urllib.parse import urlencode, urlsplit
 
 from pydantic import Field, SecretStr, model_validator
 
+from gristmill.connectors.json_values import as_dict
 from gristmill.connectors.kept_pages import KeptPages, as_page
 from gristmill.connectors.listing import by_mark
 from gristmill.connectors.listing.by_mark import MarkedPage
@@ -33,14 +35,20 @@ from gristmill.connectors.port import (
     Stream,
 )
 from gristmill.connectors.streams import errors_as_problems
-from gristmill.connectors.transport import CredentialsRejected, Transport, parse, rate_limited
+from gristmill.connectors.transport import (
+    ApiResponse,
+    CredentialsRejected,
+    Transport,
+    parse,
+    rate_limited,
+)
 from gristmill.errors import SourceGone, Unreadable
 
 CHECKPOINT_VERSION = 1
 PAGE = "page"
 _FILES = 6  # the namespace of uploaded files
 _MAX_BYTES = 64 << 20
-_DENIED = frozenset({"readapidenied", "permissiondenied", "login-required"})
+_DENIED = frozenset({"readapidenied", "login-required"})
 _MISSING = frozenset({"nosuchpageid", "missingtitle"})
 
 
@@ -74,7 +82,7 @@ class MediaWikiConnector(Connector):
     def __init__(self, config: MediaWikiConfig, credentials: MediaWikiCredentials, http: Transport) -> None:
         super().__init__(http)
         self._config, self._credentials, self._http = config, credentials, http
-        self._is_signed_in = credentials.password is None
+        self._turn, self._session = asyncio.Lock(), 0
         self._pages = KeptPages()  # that were read and not downloaded yet, by number
 
     async def check(self) -> Account:
@@ -195,11 +203,9 @@ class MediaWikiConnector(Connector):
 
     async def _query(self, params: dict[str, str | int]) -> dict[str, Any]:
         """A request, signed in; errors in the body are translated."""
-        if not self._is_signed_in:
-            await self._sign_in()
-        response = await self._http.get("", {**params, "format": "json", "formatversion": 2})
+        response = await self._request(params)
         data = parse(dict[str, Any], response.data, "MediaWiki")
-        code = str(data.get("error", {}).get("code", ""))
+        code = _error_code(data)
         where = urlsplit(self._config.api_url).netloc
         if code in ("ratelimited", "maxlag"):
             raise rate_limited(response.headers, where)
@@ -207,11 +213,34 @@ class MediaWikiConnector(Connector):
             raise SourceGone("The page is no longer there.")
         if code in _DENIED:
             raise CredentialsRejected(f"{where} can't be read without an account. Enter a bot password.")
+        if code == "permissiondenied":  # of one page: others can be read
+            raise Unreadable(f"This account can't read the page of {where}.", code="connector_forbidden")
         if code:
             raise Unreadable(f"{where} refuses the request ({code}).", code="connector_refused")
         return data
 
-    async def _sign_in(self) -> None:
+    async def _request(self, params: dict[str, str | int]) -> ApiResponse:
+        """The response to a request. A session ends at some time: without an account, a wiki may show less, which must not look
+        like deletions. So it is asserted that we are signed in, and we sign in again where we are not."""
+        params = {**params, "format": "json", "formatversion": 2}
+        if self._credentials.password is None:
+            return await self._http.get("", params)
+        session = await self._sign_in(0)
+        response = await self._http.get("", {**params, "assert": "user"})
+        if _error_code(response.data) != "assertuserfailed":
+            return response
+        await self._sign_in(session)
+        return await self._http.get("", {**params, "assert": "user"})
+
+    async def _sign_in(self, ended_session: int) -> int:
+        """Sign in unless we are; the number of the session, which is later than the one that has ended."""
+        async with self._turn:  # pages are read several at a time, and wikis limit sign-ins
+            if self._session <= ended_session:
+                await self._begin_session()
+                self._session += 1
+            return self._session
+
+    async def _begin_session(self) -> None:
         assert self._credentials.password is not None
         base: dict[str, str | int] = {"format": "json", "formatversion": 2}
         response = await self._http.get("", {**base, "action": "query", "meta": "tokens", "type": "login"})
@@ -230,7 +259,10 @@ class MediaWikiConnector(Connector):
         )
         if json.loads(body).get("login", {}).get("result") != "Success":
             raise CredentialsRejected("The wiki rejects the bot password. Enter a new one, then sync again.")
-        self._is_signed_in = True
+
+
+def _error_code(data: object) -> str:
+    return str(as_dict(as_dict(data).get("error")).get("code") or "")
 
 
 def _file_of(page: dict[str, Any]) -> tuple[Attachment, ...]:
