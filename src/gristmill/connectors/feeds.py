@@ -19,14 +19,12 @@ permissions: everyone sees their entries, or the people that the connector's own
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from email.utils import parsedate_to_datetime
-from xml.etree.ElementTree import Element
 
 from pydantic import Field
 
+from gristmill.connectors.feed_entries import FeedEntry, parse_entries
 from gristmill.connectors.kept_pages import KeptPages, as_page
 from gristmill.connectors.listing import by_mark
 from gristmill.connectors.port import (
@@ -46,7 +44,6 @@ from gristmill.connectors.port import (
     ReadFailure,
     Stream,
 )
-from gristmill.connectors.safe_xml import parse_xml
 from gristmill.connectors.transport import CredentialsRejected, RateLimited, Transport
 from gristmill.errors import Permanent, SourceGone, Transient, Unreadable
 from gristmill.sources.fetch import display_url
@@ -58,10 +55,6 @@ _BATCH = 20  # entries, each perhaps with a page
 _MAX_REASONS = 5  # in a line of the run's log
 _MAX_FEED_BYTES = 16 << 20
 _MAX_PAGE_BYTES = 8 << 20
-_ATOM = "{http://www.w3.org/2005/Atom}"
-_CONTENT = "{http://purl.org/rss/1.0/modules/content/}encoded"
-_RSS1 = "{http://purl.org/rss/1.0/}"
-_DUBLIN_CORE_DATE = "{http://purl.org/dc/elements/1.1/}date"
 
 
 class FeedsConfig(ConnectorForm):
@@ -73,18 +66,6 @@ class FeedsConfig(ConnectorForm):
 
 class FeedsCredentials(ConnectorForm):
     """Nothing: feeds are public."""
-
-
-@dataclass(frozen=True)
-class FeedEntry:
-    """An entry of a feed; `html` is its text."""
-
-    id: str
-    title: str
-    url: str | None
-    html: str
-    updated_at: datetime | None
-    enclosures: tuple[Attachment, ...] = ()
 
 
 @dataclass
@@ -226,17 +207,12 @@ class FeedsConnector(Connector):
             raise _login_error(url) from None
         if response is None:
             return [], validators
-        entries: dict[str, FeedEntry] = {}
         try:
-            for entry in _entries(parse_xml(response.data)):
-                entries.setdefault(
-                    entry.id, entry
-                )  # of two with one id the first is the newer one in nearly all feeds
-        except ValueError:
+            return parse_entries(response.data, url), response.validators
+        except ValueError as error:
             raise Unreadable(
-                f"{url} is not a feed: is the address right?", code="connector_refused"
+                f"{url} is not a feed: is the address right? ({error})", code="connector_refused"
             ) from None
-        return list(entries.values()), response.validators
 
     async def _find_html(self, entry: FeedEntry) -> tuple[bytes, Permanent | Transient | None]:
         """The page that an entry links to; or the entry's own text, with the error if that is because the page can't be read."""
@@ -280,61 +256,6 @@ def _login_error(url: str) -> Unreadable:
 
 def _page_key(ref: DocumentRef, digest: str) -> str:
     return f"{ref.source_id} {digest}"
-
-
-def _entries(root: Element) -> Iterator[FeedEntry]:
-    if root.tag == f"{_ATOM}feed":
-        for element in root.iterfind(f"{_ATOM}entry"):
-            links = {
-                link.get("rel", "alternate"): link.get("href") for link in element.iterfind(f"{_ATOM}link")
-            }
-            content = element.find(f"{_ATOM}content")
-            content = element.find(f"{_ATOM}summary") if content is None else content
-            url = links.get("alternate")
-            yield FeedEntry(
-                element.findtext(f"{_ATOM}id") or url or "",
-                element.findtext(f"{_ATOM}title") or "",
-                url,
-                "" if content is None else "".join(content.itertext()),
-                _parse_time(element.findtext(f"{_ATOM}updated")),
-            )
-        return
-    if root.tag not in ("rss", "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}RDF"):
-        raise ValueError(root.tag)
-    prefix = "" if root.tag == "rss" else _RSS1
-    for element in root.iter(f"{prefix}item"):
-        url = element.findtext(f"{prefix}link")
-        title = element.findtext(f"{prefix}title") or ""
-        yield FeedEntry(
-            element.findtext("guid") or url or title,
-            title,
-            url,
-            element.findtext(_CONTENT) or element.findtext(f"{prefix}description") or "",
-            _parse_time(element.findtext("pubDate") or element.findtext(_DUBLIN_CORE_DATE)),
-            tuple(_enclosures(element)),
-        )
-
-
-def _enclosures(item: Element) -> Iterator[Attachment]:
-    """Documents that come with an entry; sound and video stay links."""
-    for enclosure in item.iterfind("enclosure"):
-        url, media_type = enclosure.get("url", ""), enclosure.get("type", "")
-        if url.startswith(("http://", "https://")) and not media_type.startswith(("audio/", "video/")):
-            name = url.partition("?")[0].rpartition("/")[2] or "enclosure"
-            yield Attachment(url, name, None, media_type or None, {"url": url})
-
-
-def _parse_time(text: str | None) -> datetime | None:
-    if not text:
-        return None
-    try:
-        return parsedate_to_datetime(text.strip())
-    except ValueError:
-        pass
-    try:
-        return datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
-    except ValueError:
-        return None
 
 
 def _open(config: FeedsConfig, credentials: FeedsCredentials, limits: ConnectorLimits) -> Connector:
