@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from gristmill import app
-from gristmill.connectors import admin
+from gristmill.connectors import admin, transport
 from gristmill.connectors.model import ConnectorId
 from gristmill.connectors.registry import credentials_purpose
 from gristmill.settings import Settings
@@ -52,6 +52,8 @@ class Authority:
             return self.tool.answer(request)
         form = dict(httpx.QueryParams(request.body.decode()))
         self.forms.append(form)
+        if form.get("code") == "late":
+            return self.tool.respond({"error": "temporarily_unavailable"}, 503)
         if form.get("code") == "wrong":
             return self.tool.respond({"error": "invalid_grant"}, 400)
         token = {"access_token": SECRET, "expires_in": 3600, "refresh_token": f"refresh-{len(self.forms)}"}
@@ -90,8 +92,9 @@ async def stored_credentials(mill: app.Gristmill, connector: str) -> dict[str, s
 
 
 async def test_a_person_signs_in_and_the_token_is_stored_and_renewed(
-    mill: app.Gristmill, http: httpx.AsyncClient, authority: Authority
+    mill: app.Gristmill, http: httpx.AsyncClient, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(transport, "_MAX_DELAY", 0)
     client = {"clientId": "app", "clientSecret": "s3cret"}
     connector = await add_connector(http, "sharepoint", authority.tool.config(), client)
     answer = await http.post(f"/api/connectors/{connector}/sign-in")
@@ -108,6 +111,7 @@ async def test_a_person_signs_in_and_the_token_is_stored_and_renewed(
         ({"state": query["state"][:-8] + "AAAAAAA=", "code": "c"}, "oauth_state_invalid"),
         ({"state": "é", "code": "c"}, "oauth_state_invalid"),
         ({"state": query["state"], "code": "wrong"}, "oauth_failed"),
+        ({"state": query["state"], "code": "late"}, "connector_unavailable"),
     ):
         answer = await http.get("/api/oauth/callback", params=params)
         assert (answer.status_code, answer.headers["location"]) == (303, f"/connectors?error={code}")
@@ -123,22 +127,22 @@ async def test_a_person_signs_in_and_the_token_is_stored_and_renewed(
         query["code_challenge"],
         "http://localhost/api/oauth/callback",
     )
-    assert (await stored_credentials(mill, connector))["refresh_token"] == "refresh-2"
+    assert (await stored_credentials(mill, connector))["refresh_token"] == "refresh-6"
 
     # A run uses the stored token; the one that comes back replaces it at once.
     async with mill.db.connection() as tx:
         row = await admin.require_connector(tx, ConnectorId(UUID(connector)))
     async with mill.connectors.open_connector(row) as opened:
         await opened.check()
-        assert (await stored_credentials(mill, connector))["refresh_token"] == "refresh-3"
+        assert (await stored_credentials(mill, connector))["refresh_token"] == "refresh-7"
     assert (authority.forms[-1]["grant_type"], authority.forms[-1]["refresh_token"]) == (
         "refresh_token",
-        "refresh-2",
+        "refresh-6",
     )
     async with mill.connectors.open_connector(row) as opened:  # another worker, with the row of before
         await opened.check()
-    assert authority.forms[-1]["refresh_token"] == "refresh-3"
-    assert (await stored_credentials(mill, connector))["refresh_token"] == "refresh-4"
+    assert authority.forms[-1]["refresh_token"] == "refresh-7"
+    assert (await stored_credentials(mill, connector))["refresh_token"] == "refresh-8"
 
 
 async def test_a_client_id_by_reference_is_read_for_the_address_of_the_sign_in(

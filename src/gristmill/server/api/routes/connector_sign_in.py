@@ -12,7 +12,7 @@ from fastapi import Query, Request
 from starlette.responses import RedirectResponse
 
 from gristmill.connectors import admin, oauth
-from gristmill.errors import RequestError
+from gristmill.errors import RequestError, WorkError
 from gristmill.server.api.context import CurrentContext, PathConnector
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.routes.open_id import own_address
@@ -48,7 +48,7 @@ async def finish_connector_sign_in(
         connector = await oauth.finish_sign_in(
             context.db, context.vault, context.connector_registry, state, code
         )
-    except RequestError as failure:
+    except (RequestError, WorkError) as failure:  # the latter: the tool did not respond
         log.warning("a sign-in at a tool failed", extra={"code": failure.code, "reason": failure.message})
         return _failure_page(failure.code)
     return RedirectResponse(f"/connectors/{connector.id}", status_code=303)

@@ -66,6 +66,9 @@ export const messages = {
   "Sign in at the tool": "在对方工具登录",
   "The tool did not give its consent. Sign in again, and accept what it asks.":
     "对方工具未授权。请重新登录并接受其请求。",
+  "The tool did not respond when it was asked for the token. Sign in again in a minute.":
+    "向对方工具请求令牌时没有得到响应。请稍等一分钟再登录。",
+  "The sign-in failed. Begin it again.": "登录失败。请重新开始。",
   "The tool issued no token. Check the client, its secret and its redirect address.":
     "对方工具未颁发令牌。请检查客户端、密钥和重定向地址。",
   "The sign-in was begun more than ten minutes ago, or elsewhere. Begin it again.":

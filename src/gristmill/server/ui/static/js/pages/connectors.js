@@ -31,6 +31,7 @@ import { connectorPane } from "./connector.js";
 const BADGES = /** @type {Record<string, string>} */ ({ github: "GH", gitlab: "GL", jira: "JR", confluence: "CF" });
 /** Why a sign-in at a tool failed, by the code in the address. */
 const SIGN_IN_FAILURES = /** @type {Record<string, string>} */ ({
+  connector_unavailable: "The tool did not respond when it was asked for the token. Sign in again in a minute.",
   oauth_denied: "The tool did not give its consent. Sign in again, and accept what it asks.",
   oauth_failed: "The tool issued no token. Check the client, its secret and its redirect address.",
   oauth_state_invalid: "The sign-in was begun more than ten minutes ago, or elsewhere. Begin it again.",
@@ -58,8 +59,8 @@ export function page(route) {
   const chosen = computed(() => route.value.params.connector ?? null);
   const current = computed(() => list.value.value?.find((connector) => connector.id === chosen.value) ?? null);
   setPageTitle(() => current.value?.name ?? t("Connectors"));
-  const failure = SIGN_IN_FAILURES[route.peek().query.get("error") ?? ""];
-  if (failure) showError(new Error(t(failure)));
+  const failure = route.peek().query.get("error");
+  if (failure) showError(new Error(t(SIGN_IN_FAILURES[failure] ?? "The sign-in failed. Begin it again.")));
   const openForm = () =>
     openConnectorForm((created) => {
       list.value.value = [...(list.value.peek() ?? []), created];
