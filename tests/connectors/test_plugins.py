@@ -101,6 +101,12 @@ def test_the_test_that_the_generator_writes_passes(package: Path) -> None:
     assert "1 passed" in result.stdout, result.stdout + result.stderr
 
 
+def test_a_name_that_contains_that_of_the_template_is_written_once(tmp_path: Path) -> None:
+    folder = write_connector("sample_docs", tmp_path)
+    assert 'name = "gristmill-sample-docs"' in (folder / "pyproject.toml").read_text()
+    assert "class SampleDocsConfig" in (folder / "src/gristmill_sample_docs/__init__.py").read_text()
+
+
 def test_the_generator_refuses_bad_names_names_of_its_own_and_existing_folders(tmp_path: Path) -> None:
     """A plugin that takes the name of another kind is left out."""
     with pytest.raises(Refused, match="small letters"):

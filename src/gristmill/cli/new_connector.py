@@ -39,6 +39,11 @@ def write_connector(name: str, folder: Path) -> Path:
 def _rename(text: str, name: str) -> str:
     words = name.split("_")
     camel, title = "".join(word.capitalize() for word in words), " ".join(words).capitalize()
-    text = text.replace("gristmill-sample", f"gristmill-{name.replace('_', '-')}")
-    text = re.sub(r"Sample(?=[A-Z])", camel, text)
-    return text.replace("Sample", title).replace("sample", name)
+    new_words = {
+        "gristmill-sample": f"gristmill-{name.replace('_', '-')}",
+        "SampleC": f"{camel}C",  # of a class
+        "Sample": title,
+        "sample": name,
+    }
+    # In one pass: the new name may contain the old one.
+    return re.sub("|".join(new_words), lambda match: new_words[match[0]], text)
