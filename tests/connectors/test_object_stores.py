@@ -14,6 +14,7 @@ from gristmill.connectors.port import Checkpoints, Connector
 from gristmill.connectors.streams import closable
 from gristmill.connectors.testing import open_kind, open_temporarily, read_all
 from gristmill.connectors.transport import CredentialsRejected
+from gristmill.errors import Unreadable
 from tests.connectors.fakes.files import FakeS3, service_account_key
 from tests.connectors.fakes.tool import FakeCall, FakeError, failing, serve_fake
 from tests.sources.site import SiteResponse
@@ -169,6 +170,20 @@ async def test_an_interrupted_listing_of_many_objects_is_completed(fake: type[Fa
             rest = await listed_files(connector, {first.stream: first.checkpoint}, 3)
         before = [entry.ref.source_id for entry in first.present]
         assert {*before, *chain(*rest)} == set(tool.expected_documents())
+
+
+@pytest.mark.parametrize(("fake", "kind"), _PAGED_STORES[:3])
+@pytest.mark.parametrize("name", ["a//b.md", "a/../b.md", "tab\tb.md"])
+async def test_a_name_that_obstore_does_not_accept_is_named(fake: type[FakeS3], kind: Any, name: str) -> None:
+    """It counted as an outage of the store: the run was retried for a long time, and failed without the reason."""
+    with serve_fake(fake()) as tool:
+        tool.files = {"first.md": "one", name: "two"}
+        async with open_temporarily(kind, tool.config(), tool.credentials()) as connector:
+            with pytest.raises(Unreadable, match="an object named .docs/") as refused:
+                await connector.check()
+            (batch,) = [batch async for batch in connector.sync({})]
+    assert (refused.value.code, batch.listing) == ("connector_refused", None)
+    assert batch.problem is not None
 
 
 @pytest.mark.parametrize(

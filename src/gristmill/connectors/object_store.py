@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from obstore.exceptions import BaseError
+from obstore.exceptions import BaseError, InvalidPathError
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -45,6 +45,7 @@ _CHUNK = 1 << 20
 _WAIT = timedelta(minutes=1)
 _RETRIES: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
 _STATUS = re.compile(r"status code: (\d{3})")
+_INVALID_NAME = re.compile(r'[Pp]ath "((?:[^"\\]|\\.){1,300})"')
 _BUCKET = r"^[A-Za-z0-9][A-Za-z0-9._-]{1,254}$"
 
 
@@ -205,6 +206,13 @@ class ObjectStoreConnector(FileConnector):
             yield
         except FileNotFoundError:
             raise SourceGone(f"The object is no longer in {self._name}.") from None
+        except InvalidPathError as error:
+            name = _INVALID_NAME.search(str(error))
+            raise Unreadable(
+                f"{self._name} can't be listed because of an object named {name[1] if name else '?'!r}: an empty part, a dot for a part "
+                "and control characters are not supported in names. Rename it, or set prefix to a folder that does not contain it.",
+                code="connector_refused",
+            ) from None
         except (OSError, BaseError) as error:
             # Without the error's text: it may repeat the request.
             raise self._error_of(_status(error), is_listing=is_listing) from None
