@@ -26,6 +26,7 @@ class FakeTracker(FakeTool):
     def __init__(self) -> None:
         super().__init__()
         self.articles = {str(self.new_id()): f"text {self.new_word()}" for _ in range(6)}
+        self.untitled = set[str]()
         self.route("GET", "/articles", self._list)
         self.route("GET", "/articles/{key}", self._article)
 
@@ -39,6 +40,13 @@ class FakeTracker(FakeTool):
             for key, text in self.articles.items()
         }
 
+    def add_article(self, title: str | None = "Article") -> str:
+        """Add an article; its id."""
+        key = str(self.new_id())
+        self.articles[key] = f"text {self.new_word()}"
+        self.untitled |= set() if title else {key}
+        return key
+
     def _list(self, call: object) -> object:
         del call
         return {"items": [self._article(None, key) for key in self.articles], "next": None}
@@ -48,7 +56,8 @@ class FakeTracker(FakeTool):
         if key not in self.articles:
             raise FakeError(404)
         text = self.articles[key]
-        return {"id": key, "revision": text, "title": "Article", "text": text, "url": None, "files": []}
+        article = {"id": key, "revision": text, "text": text, "url": None, "files": []}
+        return article if key in self.untitled else {**article, "title": "Article"}
 
 
 @pytest.fixture
@@ -70,7 +79,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_a_plugin_is_offered_and_syncs_like_any_other_connector(
     package: Path, mill: app.Gristmill, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A plugin that can't be imported is left out with a warning."""
+    """A plugin that can't be imported is left out with a warning, and a document that it does not understand, with an error of the run."""
     del package
     assert "tracker_x" in {kind.name for kind in mill.connectors.kinds()}
     assert "github" in {kind.name for kind in mill.connectors.kinds()}
@@ -84,6 +93,13 @@ async def test_a_plugin_is_offered_and_syncs_like_any_other_connector(
         run = await harness.sync()
         assert (run.documents_ingested, run.documents_pruned) == (1, 1)
         await harness.assert_matches_tool()
+        # One document that the plugin does not understand keeps none of the others out.
+        odd = tool.add_article(title=None)
+        tool.add_article()
+        run = await harness.sync()
+        assert (run.status, run.documents_ingested, run.item_errors) == ("completed_with_errors", 1, 1)
+        assert f"article:{odd} can't be read: The connector does not understand" in await harness.log_text(run)
+        assert "KeyError: 'title'" in caplog.text
     caplog.clear()
     ConnectorRegistry(vault_of(mill), ConnectorLimits(allow_private=True))
     assert "nowhere:KIND" in caplog.text

@@ -1,11 +1,14 @@
 """Fetches the documents of many list entries: several requests at a time, results in order.
 
 one document can't be read               a ReadFailure, and the rest goes on
+the connector fails at one document      the same: a mistake of a connector, or a field that its tool left out, must not keep out all others.
+                                         The server's log has the details
 three in a row get no response           the tool is down, not the documents: stop before the first of them
 a rate limit, or rejected credentials    stop there, and keep what was read before
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -14,10 +17,14 @@ from typing import Generic, TypeVar
 from gristmill import clock
 from gristmill.connectors.port import Connector, Document, DocumentRef, ReadFailure
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
-from gristmill.errors import GristmillError, Permanent, SourceGone, Transient
+from gristmill.errors import GristmillError, Permanent, SourceGone, Transient, Unreadable
+
+log = logging.getLogger(__name__)
 
 CONCURRENCY = 6  # requests at a time: well below what any tool objects to
 _OUTAGE_THRESHOLD = 3
+# What code raises that expects other data.
+_MISTAKES = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 EntryT = TypeVar("EntryT")
 
@@ -62,6 +69,11 @@ async def fetch_all(
                 if isinstance(error, RateLimited | CredentialsRejected):
                     stop.set()
                 return error
+            except _MISTAKES as error:
+                document = ref_of(entry).source_id
+                log.exception("a connector could not read a document", extra={"document": document})
+                reason = f"The connector does not understand what the tool returned ({type(error).__name__})."
+                return Unreadable(f"{reason} The server's log has the details.", code="connector_refused")
 
     tasks = [asyncio.ensure_future(fetch_one(entry)) for entry in entries]
     try:
