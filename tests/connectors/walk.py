@@ -257,12 +257,14 @@ class ConnectorWalk:
         is_disturbed = bool(self._tool.rules)
         with faults.watch(_HOLD_POINTS[pick % len(_HOLD_POINTS)], hold=True) as watch:
             run = await self._harness.start(allow_deletions=True)
-            if await self._reach(run, watch, passes=pick % 5):
+            is_refreshed = await self._reach(run, watch, passes=pick % 5)
+            if is_refreshed:
                 with self._tool.lock:
                     self._change(WalkStep(("permission", "restrict")[pick % 2], pick))
                 await self._access(pick)
         await self._complete(run)
-        if self._only_access_changed and not is_disturbed:
+        has_all_permissions = is_refreshed or self._tool.shows_restrictions
+        if self._only_access_changed and has_all_permissions and not is_disturbed:
             await self._check_viewers()
 
     async def _reach(self, run: ConnectorRun, watch: faults.PointWatch, passes: int) -> bool:
