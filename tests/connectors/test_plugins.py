@@ -98,7 +98,9 @@ async def test_a_plugin_is_offered_and_syncs_like_any_other_connector(
         tool.add_article()
         run = await harness.sync()
         assert (run.status, run.documents_ingested, run.item_errors) == ("completed_with_errors", 1, 1)
-        assert f"article:{odd} can't be read: The connector does not understand" in await harness.log_text(run)
+        assert f"article:{odd} can't be read: The connector does not understand" in await harness.log_text(
+            run
+        )
         assert "KeyError: 'title'" in caplog.text
     caplog.clear()
     ConnectorRegistry(vault_of(mill), ConnectorLimits(allow_private=True))

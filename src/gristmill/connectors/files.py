@@ -77,10 +77,11 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class FilePage:
-    """A page of a listing of files."""
+    """A page of a listing of files; `note` is a line for the run's log."""
 
     files: Sequence[RemoteFile]
     next_cursor: str | None = None
+    note: str | None = None
 
 
 class FileConnector(Connector):
@@ -183,7 +184,8 @@ class FileConnector(Connector):
         self._has_files = self._has_files or bool(followed)
         left_out = len(followed) - len(entries)
         note = f"{left_out} files are larger than {self._max_bytes:,} bytes and were left out."
-        return MarkedPage(entries, page.next_cursor, note if left_out else None)
+        notes = [page.note or "", note if left_out else ""]
+        return MarkedPage(entries, page.next_cursor, "\n".join(filter(None, notes)) or None)
 
     def _is_too_large(self, file: RemoteFile) -> bool:
         return file.size is not None and file.size > self._max_bytes

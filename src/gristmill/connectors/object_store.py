@@ -7,6 +7,9 @@ a rate limit the run waits a minute.
 
 A run that was interrupted in the middle of a listing resumes it after the last name. Some stores ignore that and list everything
 again, which does no harm; one that lists nothing is asked for everything.
+
+`obstore` refuses a listing that has a name such as `a//b`. Buckets of S3 are then listed without such names (s3_listing.py); others are a
+problem of the run, which names the object.
 """
 
 import json
@@ -37,6 +40,7 @@ from gristmill.connectors.port import (
     ConnectorKind,
     ConnectorLimits,
 )
+from gristmill.connectors.s3_listing import S3Listing
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
 from gristmill.errors import Permanent, SourceGone, Transient, Unreadable
 
@@ -47,6 +51,12 @@ _RETRIES: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
 _STATUS = re.compile(r"status code: (\d{3})")
 _INVALID_NAME = re.compile(r'[Pp]ath "((?:[^"\\]|\\.){1,300})"')
 _BUCKET = r"^[A-Za-z0-9][A-Za-z0-9._-]{1,254}$"
+
+
+class _UnsupportedName(Unreadable):
+    """A listing has a name that `obstore` does not accept."""
+
+    code = "connector_refused"
 
 
 class _StoreConfig(FileFilter):
@@ -131,8 +141,11 @@ class ObjectStoreConnector(FileConnector):
         config: _StoreConfig,
         web_url: str,
         limits: ConnectorLimits,
+        s3_listing: S3Listing | None = None,
     ) -> None:
-        super().__init__(tool, f"bucket:{name}/{config.prefix}", config, limits.attachment_limit)
+        scope, transports = f"bucket:{name}/{config.prefix}", [s3_listing.http] if s3_listing else []
+        super().__init__(tool, scope, config, limits.attachment_limit, *transports)
+        self._s3_listing, self._has_odd_names = s3_listing, False
         self._name, self._store, self._prefix = name, store, config.prefix
         self._endpoint, self._web_url, self._limits = config.endpoint, web_url, limits
         self._pages: AsyncIterator[Sequence[Any]] | None = None  # of the listing that goes on
@@ -146,6 +159,19 @@ class ObjectStoreConnector(FileConnector):
     async def list_files(self, cursor: str | None) -> FilePage:
         """A page of the objects; the cursor is the last name. A listing that goes on is continued by the store's own tokens."""
         await self._check_address()
+        if self._s3_listing is None or not self._has_odd_names:
+            try:
+                return await self._list_by_store(cursor)
+            except _UnsupportedName:
+                if self._s3_listing is None:
+                    raise
+                self._has_odd_names = True
+        page = await self._s3_listing.read_page(self._prefix, cursor)
+        note = f"{page.left_out} objects were left out: their names have empty parts, a dot for a part, or control characters."
+        files = [self._file(entry) for entry in page.objects]
+        return FilePage(files, page.last_name, note if page.left_out else None)
+
+    async def _list_by_store(self, cursor: str | None) -> FilePage:
         is_resumed = cursor is not None and cursor != self._last_cursor
         pages = self._pages
         if pages is None or cursor is None or is_resumed:
@@ -208,10 +234,9 @@ class ObjectStoreConnector(FileConnector):
             raise SourceGone(f"The object is no longer in {self._name}.") from None
         except InvalidPathError as error:
             name = _INVALID_NAME.search(str(error))
-            raise Unreadable(
+            raise _UnsupportedName(
                 f"{self._name} can't be listed because of an object named {name[1] if name else '?'!r}: an empty part, a dot for a part "
-                "and control characters are not supported in names. Rename it, or set prefix to a folder that does not contain it.",
-                code="connector_refused",
+                "and control characters are not supported in names. Rename it, or set prefix to a folder that does not contain it."
             ) from None
         except (OSError, BaseError) as error:
             # Without the error's text: it may repeat the request.
@@ -281,7 +306,9 @@ def _open_s3(config: S3Config, credentials: S3Credentials, limits: ConnectorLimi
     )
     options |= {"endpoint": endpoint, "region": config.region, "virtual_hosted_style_request": False}
     store = _open_store(S3Store, config.bucket, options, limits)
-    return ObjectStoreConnector("s3", config.bucket, store, config, f"{endpoint}/{config.bucket}", limits)
+    address, key = f"{endpoint}/{config.bucket}", "" if secret is None else secret.get_secret_value()
+    listing = S3Listing(limits.transport(address, {}), address, config.region, credentials.access_key_id, key)
+    return ObjectStoreConnector("s3", config.bucket, store, config, address, limits, listing)
 
 
 def service_account(key: str, endpoint: str | None) -> str:

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 from xml.sax.saxutils import escape
 
 from cryptography.hazmat.primitives import serialization
@@ -93,19 +93,23 @@ class FakeS3(FakeFiles):
         return call.path.startswith("/bucket/")
 
     def _list(self, call: FakeCall) -> SiteResponse:
-        params = call.require_only("list-type", "prefix", "start-after", "continuation-token")
+        params = call.require_only(
+            "list-type", "prefix", "start-after", "continuation-token", "encoding-type"
+        )
+        is_encoded = params.get("encoding-type") == "url"
         assert params["prefix"] == "docs/"
         after = params.get("continuation-token") or params.get("start-after") or ""
         keys = sorted(f"docs/{path}" for path in self.files)
         page = [key for key in keys if key > after][: self.page_size]
         rest = [key for key in keys if page and key > page[-1]]
         contents = "".join(
-            f"<Contents><Key>{escape(key)}</Key><LastModified>{self.now:%Y-%m-%dT%H:%M:%S.000Z}</LastModified>"
+            f"<Contents><Key>{quote_plus(key, safe='/') if is_encoded else escape(key)}</Key><LastModified>{self.now:%Y-%m-%dT%H:%M:%S.000Z}</LastModified>"
             f'<ETag>"{self.etag(key[5:])}"</ETag><Size>{len(self.files[key[5:]])}</Size></Contents>'
             for key in page
         )
         token = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if rest else ""
-        return _xml(f"<ListBucketResult>{contents}{token}</ListBucketResult>")
+        encoding = "<EncodingType>url</EncodingType>" if is_encoded else ""
+        return _xml(f"<ListBucketResult>{encoding}{contents}{token}</ListBucketResult>")
 
     def _get(self, call: FakeCall, key: str) -> SiteResponse:
         path = key.removeprefix("docs/")

@@ -45,6 +45,14 @@ export const sentences = [
   ],
   ["the last complete listing was more than {days} days ago", "距上次完整列出已超过 {days} 天"],
   [
+    "{count} objects were left out: their names have empty parts, a dot for a part, or control characters.",
+    "{count} 个对象未收录：其名称含有空的部分、仅由点组成的部分或控制字符。",
+  ],
+  [
+    "The folder {folder} was left out: these credentials can't read it (status 403).",
+    "未收录文件夹 {folder}：这些凭据无权读取（状态 403）。",
+  ],
+  [
     "{count} files are larger than {limit} bytes and were left out.",
     "{count} 个文件大于 {limit} 字节，未收录。",
   ],
