@@ -56,8 +56,8 @@ class FakeTracker(FakeTool):
         if key not in self.articles:
             raise FakeError(404)
         text = self.articles[key]
-        article = {"id": key, "revision": text, "text": text, "url": None, "files": []}
-        return article if key in self.untitled else {**article, "title": "Article"}
+        title = {} if key in self.untitled else {"title": "Article"}
+        return {"id": key, "revision": text, "text": text, "url": None, "files": [], **title}
 
 
 @pytest.fixture

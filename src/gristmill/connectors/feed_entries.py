@@ -49,16 +49,16 @@ def parse_entries(data: bytes, address: str) -> list[FeedEntry]:
     """The entries of the feed at an address; ValueError when it is no feed. Of two with one id the first counts: in nearly all
     feeds it is the newer one."""
     root = parse_xml(data)
-    base = urljoin(address, root.get(_BASE, ""))
+    base = _base_of(root, address)
     if root.tag == f"{_ATOM}feed":
-        found = (_atom_entry(element, base) for element in root.iterfind(f"{_ATOM}entry"))
+        entries_read = (_atom_entry(element, base) for element in root.iterfind(f"{_ATOM}entry"))
     elif root.tag in ("rss", "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}RDF"):
         prefix = "" if root.tag == "rss" else _RSS1
-        found = (_rss_entry(element, prefix, base) for element in root.iter(f"{prefix}item"))
+        entries_read = (_rss_entry(element, prefix, base) for element in root.iter(f"{prefix}item"))
     else:
         raise ValueError(f"its outermost element is {root.tag.rpartition('}')[2]}")
     entries: dict[str, FeedEntry] = {}
-    for entry in found:
+    for entry in entries_read:
         entries.setdefault(entry.id, entry)
     return list(entries.values())
 
@@ -67,7 +67,7 @@ def parse_entries(data: bytes, address: str) -> list[FeedEntry]:
 
 
 def _atom_entry(element: Element, base: str) -> FeedEntry:
-    base = urljoin(base, element.get(_BASE, ""))
+    base = _base_of(element, base)
     links = list(element.iterfind(f"{_ATOM}link"))
     pages = [link for link in links if link.get("rel", "alternate") == "alternate" and link.get("href")]
     pages.sort(key=lambda link: "html" not in link.get("type", "html"))
@@ -116,7 +116,7 @@ def _atom_title(element: Element | None) -> str:
 
 
 def _rss_entry(element: Element, prefix: str, base: str) -> FeedEntry:
-    base = urljoin(base, element.get(_BASE, ""))
+    base = _base_of(element, base)
     link, guid = element.findtext(f"{prefix}link"), element.find("guid")
     title = element.findtext(f"{prefix}title") or ""
     text = element.findtext(_CONTENT) or element.findtext(f"{prefix}description") or ""
@@ -145,6 +145,11 @@ def _id_of(title: str, text: str) -> str:
 
 def _unescape(text: str) -> str:
     return _ENTITY.sub(lambda match: html.unescape(match[0]), text)
+
+
+def _base_of(element: Element, outer: str) -> str:
+    """The address that relative ones within an element count from."""
+    return _resolve(element.get(_BASE), outer) or outer
 
 
 def _resolve(link: str | None, base: str) -> str | None:

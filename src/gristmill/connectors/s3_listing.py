@@ -45,9 +45,8 @@ class S3Listing:
         params = {"list-type": "2", "encoding-type": "url", "prefix": f"{prefix}/" if prefix else ""}
         params |= {"start-after": after} if after else {}
         query = "&".join(f"{name}={quote(value, safe='-_.~')}" for name, value in sorted(params.items()))
-        body = await self.http.raw(
-            "GET", f"{self._address}?{query}", limit=_MAX_BYTES, **self._headers(query, datetime.now(UTC))
-        )
+        url, signature = f"{self._address}?{query}", self._headers(query, datetime.now(UTC))
+        body = await self.http.raw("GET", url, None, None, limit=_MAX_BYTES, **signature)
         try:
             return _parse(parse_xml(body))
         except ValueError:
