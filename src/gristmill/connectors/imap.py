@@ -139,8 +139,10 @@ class ImapConnector(Connector):
             raise SourceGone(f"The folder {folder} is no longer followed.")
 
         def read(client: MailConnection) -> Mapping[bytes, Any] | None:
+            if _open_folder(client, folder) != validity:
+                return None
             # As the listing does: a message that has become too old is there, and no longer followed.
-            if _open_folder(client, folder) != validity or not client.search(self._criteria(str(uid))):
+            if self._config.days is not None and not client.search(self._criteria(str(uid))):
                 return None
             return client.fetch([uid], ["RFC822.SIZE", "INTERNALDATE", _HEAD_FIELDS]).get(uid)
 
