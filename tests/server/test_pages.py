@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from gristmill.errors import Conflict
 from gristmill.readers.pool import ReaderPool
 from gristmill.server.api.footnotes import find_footnotes, find_labels
 from gristmill.server.api.page_images import PageImages
-from gristmill.server.api.rendered_text import first_heading, outline, render, sanitise
+from gristmill.server.api.rendered_text import TextStyle, first_heading, outline, render, sanitise
 from gristmill.server.api.text_windows import (
     MAX_WINDOW,
     TextRun,
@@ -196,8 +197,58 @@ def test_windows_that_follow_each_other_have_every_row_of_a_table_once_and_its_h
     assert block.start == tail.start
 
 
+TYPED = """# Map<K, V> *here*
+
+A List<String> in <main>, by <bob@x.test>; 1 <2, 2*3*4 = 24 of __init__ in C:\\_a &lt; b
+next line
+
+<Upstream id=1>
+
+| a\\|b | <T> |
+|---|---|
+| *c* | d |
+
+<b>bold</b> <!-- note -->"""
+
+
+def test_signs_of_a_document_stay_where_its_reader_writes_no_markup() -> None:
+    """A PDF, an Office file and a plain text have neither tags nor emphasis: what looks like them are words of the document."""
+    markup: dict[TextStyle, str] = {}
+    styles: tuple[TextStyle, ...] = ("authored", "generated", "literal", "lines")
+    for style in styles:
+        blocks, (heading,) = render(TextWindow(TYPED, 0), style=style)
+        assert heading.title.startswith("Map<K, V> ")
+        assert outline([TextRun(TYPED, 0, None)], limit=9, style=style)[0].title == heading.title
+        text = markup[style] = "".join(block.html for block in blocks)
+        assert "A List&lt;String&gt; in" in text
+        assert "&lt;Upstream id=1&gt;" in text
+        assert '<a href="mailto:bob@x.test"' in text
+        assert "<th>a|b</th>\n<th>&lt;T&gt;</th>" in text
+        assert (
+            ("main" in text)
+            == ("&lt;b&gt;bold&lt;/b&gt; &lt;!-- note --&gt;" in text)
+            == (style != "authored")
+        )
+    for style in ("authored", "generated"):
+        assert "2<em>3</em>4 = 24 of <strong>init</strong> in C:_a &lt; b\nnext" in markup[style]
+    assert "2*3*4 = 24 of __init__ in C:\\_a &amp;lt; b\nnext" in markup["literal"]
+    assert "2*3*4 = 24 of __init__ in C:\\_a &amp;lt; b<br>\nnext" in markup["lines"]
+    assert "<td>*c*</td>" in markup["literal"]
+    assert first_heading("## Deck of List<Card> & 2*3*4") == "Deck of List<Card> & 2*3*4"
+
+
+@pytest.mark.parametrize("style", ["authored", "generated", "literal", "lines"])
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_of_a_hostile_text_becomes_an_element(text: str, style: TextStyle) -> None:
+    blocks, _ = render(TextWindow(f"A <T {text} b", 0), style=style)
+    markup = "".join(block.html for block in blocks)
+    elements = set(re.findall(r"<([a-z0-9]+)", markup))
+    assert elements <= {"p", "a", "small", "table", "tbody", "tr", "td", "em", "pre", "code", "div", "h1"}
+    assert not re.search(r"<[^>]*(?:on\w+|style|src|id|class|name)=", markup)
+
+
 def test_a_page_is_named_by_its_first_heading() -> None:
-    assert first_heading("Header of the slide\n\n## Rye &amp; *oats*\n\n# Later") == "Rye & oats"
+    assert first_heading("Header of the slide\n\n## Rye & oats\n\n# Later") == "Rye & oats"
     assert first_heading("No heading here") == ""
 
 

@@ -1,6 +1,7 @@
 """Canonical content as HTML that is safe to show: markdown-it parses it, ammonia (nh3) sanitises every block.
 
-Allowed are the elements of text and tables, without ids, classes and styles. Links lead to http, https and mailto addresses only, in
+How much of it is markup depends on who wrote it (`TextStyle`): `2*3*4` of a PDF and `List<String>` of a log are words of the document,
+and a reader that hides some of their signs changes what it says. Allowed are the elements of text and tables, without ids, classes and styles. Links lead to http, https and mailto addresses only, in
 another tab, without a referrer, and from footnotes to their notes and back. Images are shown as their description: nothing is loaded
 from elsewhere. Pure.
 """
@@ -10,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, Literal
 
 import nh3
 from markdown_it import MarkdownIt
@@ -76,8 +77,26 @@ _ATTRIBUTES = {"a": {"href"}, "ol": {"start"}, "td": {"colspan", "rowspan"}, "th
 _REMOVED = frozenset(
     ("script", "style", "iframe", "object", "embed", "svg", "math", "template", "noscript", "title")
 )
+# What else HTML, SVG and MathML have: its tags are markup that is not shown. Any other `<name>` is text, such as `List<String>`.
+_OTHER_ELEMENTS = re.compile(
+    r"address|area|article|aside|audio|base|basefont|bdi|bdo|big|body|button|canvas|center|cite|col|colgroup|data|datalist|"
+    r"details|dfn|dialog|dir|fieldset|figcaption|figure|font|footer|form|frame|frameset|head|header|hgroup|html|img|input|"
+    r"keygen|label|legend|link|main|map|marquee|menu|menuitem|meta|meter|nav|noframes|optgroup|option|output|param|picture|"
+    r"portal|progress|rp|rt|ruby|samp|search|section|select|slot|source|strike|summary|textarea|time|track|tt|var|video|wbr|"
+    r"xmp|animate|circle|clippath|defs|desc|ellipse|filter|foreignobject|g|image|line|lineargradient|marker|mask|path|"
+    r"pattern|polygon|polyline|radialgradient|rect|set|stop|symbol|text|textpath|tspan|use|annotation|annotation-xml|mfrac|"
+    r"mglyph|mi|mn|mo|mover|mroot|mrow|ms|mspace|msqrt|mstyle|msub|msubsup|msup|mtable|mtd|mtext|mtr|munder|munderover|"
+    r"semantics",
+    re.IGNORECASE,
+)
+_TAG_START = re.compile(r"<(?=/?([A-Za-z][\w:.-]*))")
 _SCHEMES = frozenset(("http", "https", "mailto"))
 _ABSOLUTE_LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
+
+
+# `authored`: markdown that people write, with HTML. `generated`: made by a reader that keeps emphasis. `literal`: by one that keeps none.
+# `lines`: a plain text, whose lines end where they end.
+TextStyle = Literal["authored", "generated", "literal", "lines"]
 
 
 @dataclass(frozen=True)
@@ -104,12 +123,12 @@ class RenderedHeading:
 
 
 def render(
-    window: TextWindow, footnotes: Collection[str] = ()
+    window: TextWindow, footnotes: Collection[str] = (), style: TextStyle = "authored"
 ) -> tuple[list[RenderedBlock], list[RenderedHeading]]:
     """The blocks and headings of a window; `footnotes` are the labels that have a note in its document."""
     prefix = f"{window.fence}\n" if window.fence else window.table_head
     text = prefix + window.text
-    parser = _parser()
+    parser = _parser(style)
     environment = environment_of(footnotes)
     tokens = parser.parse(text, environment)
     starts = _line_starts(text)
@@ -158,7 +177,7 @@ def render_answer(text: str) -> str:
     return sanitise(_answer_parser().render(text))
 
 
-def outline(runs: Iterable[TextRun], *, limit: int) -> list[RenderedHeading]:
+def outline(runs: Iterable[TextRun], *, limit: int, style: TextStyle = "authored") -> list[RenderedHeading]:
     """The headings of a whole text, but for those of code; without rendering it."""
     lines: list[tuple[str, int, int | None]] = []
     fence = ""
@@ -171,7 +190,7 @@ def outline(runs: Iterable[TextRun], *, limit: int) -> list[RenderedHeading]:
                 fence = "" if is_end else fence
             elif not fence and len(lines) < limit:
                 lines.append((match[0], run.start + match.start(), run.page))
-    tokens = _parser().parse("\n\n".join(line for line, _, _ in lines), environment_of(()))
+    tokens = _parser(style).parse("\n\n".join(line for line, _, _ in lines), environment_of(()))
     titles = [_plain(token)[:200] for token in tokens if token.type == "inline"]
     return [
         RenderedHeading(len(line) - len(line.lstrip("#")), title, start, page)
@@ -181,9 +200,9 @@ def outline(runs: Iterable[TextRun], *, limit: int) -> list[RenderedHeading]:
 
 
 def first_heading(opening: str) -> str:
-    """The first heading in the first characters of a page, slide or sheet; empty if there is none."""
+    """The first heading in the first characters of a slide or sheet; empty if there is none."""
     line = _HEADING.search(opening)
-    _, headings = render(TextWindow(line[0], 0)) if line else ((), [])
+    _, headings = render(TextWindow(line[0], 0), style="literal") if line else ((), [])
     return headings[0].title if headings else ""
 
 
@@ -218,11 +237,14 @@ class _DocumentParser(MarkdownIt):
 
 
 @cache
-def _parser() -> MarkdownIt:
-    parser = _DocumentParser("commonmark", {"html": True, "linkify": False}).enable(
-        ["table", "strikethrough"]
-    )
+def _parser(style: TextStyle) -> MarkdownIt:
+    options = {"html": style == "authored", "linkify": False, "breaks": style == "lines"}
+    parser = _DocumentParser("commonmark", options).enable(["table", "strikethrough"])
+    if style in ("literal", "lines"):
+        parser.disable(["emphasis", "strikethrough", "escape", "entity"])
     parser.add_render_rule("image", _image_text)
+    parser.add_render_rule("html_inline", _html_text)
+    parser.add_render_rule("html_block", _html_text)
     add_task_lists(parser)
     add_footnotes(parser)
     return parser
@@ -238,15 +260,31 @@ def _answer_parser() -> MarkdownIt:
     return parser
 
 
+def _html_text(_renderer: Any, tokens: Sequence[Token], index: int, _options: Any, _environment: Any) -> str:
+    """HTML in markdown, with `<` as text where the name of no element follows."""
+    return _TAG_START.sub(lambda match: "<" if _is_element(match[1]) else "&lt;", tokens[index].content)
+
+
+def _is_element(name: str) -> bool:
+    return name.lower() in _TAGS | _REMOVED or _OTHER_ELEMENTS.fullmatch(name) is not None
+
+
 def _image_text(_renderer: Any, tokens: Sequence[Token], index: int, _options: Any, _environment: Any) -> str:
     """The description of an image, in place of the image."""
     text = tokens[index].content.strip()
     return f"<small>[{html.escape(text)}]</small>" if text else ""
 
 
+def _is_unknown_tag(token: Token) -> bool:
+    match = _TAG_START.match(token.content) if token.type == "html_inline" else None
+    return match is not None and not _is_element(match[1])
+
+
 def _plain(token: Token) -> str:
     return "".join(
-        child.content for child in token.children or () if child.type in ("text", "code_inline")
+        child.content
+        for child in token.children or ()
+        if child.type in ("text", "code_inline") or _is_unknown_tag(child)
     ).strip()
 
 

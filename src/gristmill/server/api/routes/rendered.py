@@ -4,6 +4,7 @@ import asyncio
 import re
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from fastapi import Query
 
@@ -18,6 +19,7 @@ from gristmill.server.api.footnotes import Footnote, find_footnotes, find_labels
 from gristmill.server.api.rendered_text import (
     RenderedBlock,
     RenderedHeading,
+    TextStyle,
     first_heading,
     outline,
     render,
@@ -59,6 +61,9 @@ _MAX_FOOTNOTE_PARTS = 500  # of a text, in which notes are looked for
 # What browsers show. An SVG in an <img> runs no script and loads nothing.
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp", "image/svg+xml")
 _SLIDES = re.compile(r"\.(pptx?|pps[xm]?|potx?|odp|key)$", re.IGNORECASE)
+_PLAIN_NAME = re.compile(r"\.(txt|text|log|rst|adoc|org)$|(?:^|/)[^./]+$", re.IGNORECASE)
+# Whose readers keep no emphasis, so that every sign is the document's own.
+_LITERAL = re.compile(r"\.(pdf|doc[xm]|xls[xm]|ppt[xm]|od[tsp]|png|jpe?g|gif|tiff?|bmp|webp)$", re.IGNORECASE)
 _SHEETS = re.compile(r"\.(xls[xmb]?|xltx?|ods|numbers)$", re.IGNORECASE)
 
 At = Annotated[int, Query(ge=0, le=1 << 40)]
@@ -82,6 +87,7 @@ class _WindowText:
     end: int
     is_last: bool  # nothing follows
     kind: PageKind
+    style: TextStyle
     windows: list[TextWindow]
     code: list[ContentPart]  # of a file of code: its text from the beginning
     footnotes: list[Footnote]
@@ -99,6 +105,19 @@ def _page_kind(item: Item) -> PageKind:
     if _SLIDES.search(name):
         return "slide"
     return "sheet" if _SHEETS.search(name) else "page"
+
+
+def _text_style(item: Item) -> TextStyle:
+    """What is markup in the text of an item: by the name of its file, as its reader was chosen."""
+    if item.type not in ("file", "url"):
+        return "authored"
+    name = _file_name(item) if item.type == "file" else urlsplit(str(item.source.get("url", ""))).path
+    kind = detect_format(b"", name, None).kind
+    if kind == "markdown":
+        return "authored"
+    if item.type == "file" and _PLAIN_NAME.search(name):
+        return "lines"
+    return "literal" if kind == "csv" or _LITERAL.search(name) else "generated"
 
 
 def _is_code(item: Item, text: str) -> bool:
@@ -133,7 +152,7 @@ async def get_rendered(
         text = await _read_text(tx, item, place, with_pages=pages)
     rendered = await asyncio.to_thread(_render_all, text)
     titles = await asyncio.to_thread(lambda: [first_heading(page.opening) for page in text.openings])
-    headings = await asyncio.to_thread(_list_headings, text.outlined, rendered)
+    headings = await asyncio.to_thread(_list_headings, text, rendered)
     return _response(text, rendered, titles, headings)
 
 
@@ -158,7 +177,18 @@ async def _read_text(tx: Tx, item: Item, place: _TextPlace, *, with_pages: bool)
     outlined = await _read_whole(tx, item) if with_pages and kind == "page" and not is_code else []
     characters = live.characters or end
     return _WindowText(
-        characters, start, end, is_last, kind, windows, code, footnotes, images, openings, outlined
+        characters,
+        start,
+        end,
+        is_last,
+        kind,
+        _text_style(item),
+        windows,
+        code,
+        footnotes,
+        images,
+        openings,
+        outlined,
     )
 
 
@@ -218,15 +248,16 @@ async def _find_footnotes(tx: Tx, item: Item, windows: list[TextWindow]) -> list
 def _render_all(text: _WindowText) -> list[_Rendered]:
     if not text.code:
         labels = [footnote.label for footnote in text.footnotes]
-        return [render(window, labels) for window in text.windows]
+        return [render(window, labels, text.style) for window in text.windows]
     content = "".join(part.text for part in text.code)
     return [(render_code(window, content), []) for window in text.windows]
 
 
-def _list_headings(outlined: list[TextRun], rendered: list[_Rendered]) -> list[RenderedHeading]:
+def _list_headings(text: _WindowText, rendered: list[_Rendered]) -> list[RenderedHeading]:
     """The headings of the whole text, if they are listed, and those of the blocks."""
+    listed = outline(text.outlined, limit=_MAX_HEADINGS, style=text.style)
     of_blocks = [heading for _, headings in rendered for heading in headings]
-    by_start = {heading.start: heading for heading in [*outline(outlined, limit=_MAX_HEADINGS), *of_blocks]}
+    by_start = {heading.start: heading for heading in [*listed, *of_blocks]}
     return [by_start[start] for start in sorted(by_start)]
 
 
