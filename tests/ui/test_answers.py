@@ -5,7 +5,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.ui.harness import PHONE, ApiHelper, profile, server_with_model, violations
 
@@ -75,3 +75,35 @@ def test_an_answer_is_rendered_with_its_citations_and_names_the_bases(
         text.locator("a.cite").nth(1).click()
         expect(page).to_have_url(re.compile(r"/read\?.*from=search&chunk="))
         assert tabs.errors == []
+        with profile(browser, language="zh-CN") as chinese:  # also what fails while the answer is on its way
+            chat.status = 503
+            page = chinese.open(f"{url}/search?q=who+dresses+the+stones&ask=1")
+            expect(page.get_by_role("region", name="回答")).to_contain_text("对话模型暂不可用")
+            assert chinese.errors == []
+
+
+def test_the_search_page_says_which_bases_it_leaves_out(page: Page, server_url: str, cache_dir: Path) -> None:
+    """A search covers 100 bases, and the list of sources those of eight."""
+    with (
+        server_with_model(server_url, cache_dir) as (url, _),
+        httpx.Client(base_url=url, timeout=60) as http,
+    ):
+        api = ApiHelper(http)
+        for number in range(100):
+            base = api.create_base(f"Base {number}")
+        api.add_notes(base, "The millstone turns.")
+        page.goto(f"{url}/search?q=millstone&mode=text")
+        panel = page.get_by_role("complementary", name="Filters")
+        expect(page.locator(".hit")).to_have_count(1)
+        expect(panel).to_contain_text("All are searched.")
+        api.create_base("One more")
+        page.reload()
+        expect(panel).to_contain_text("The first 100 are searched.")
+        note = page.get_by_text("The first 100 of your 101 bases are searched. Choose bases in the filters")
+        expect(note).to_be_visible()
+        panel.get_by_text("Source", exact=True).click()
+        expect(panel).to_contain_text("These are the sources of the first 8 bases.")
+        assert violations(page) == []
+        panel.get_by_role("checkbox", name="Base 99").check()
+        expect(note).to_have_count(0)
+        expect(panel).not_to_contain_text("the first 8 bases")

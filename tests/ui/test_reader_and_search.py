@@ -90,6 +90,44 @@ def test_words_after_emoji_are_marked_where_they_are(page: Page, ui_url: str, ap
     expect(line).to_have_attribute("data-start", str(at))
 
 
+def test_a_hit_is_shown_and_opened_where_most_of_its_words_stand(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    """On the page with the rare word, at the words of a paragraph that is higher than the window, and at no part of another word."""
+    base = api.create_base("Birds")
+    grain = "Of rye and oats. " * 400
+    words = "The oriole's art is long: art of a cart, a party and a start.\n\nقال الطائر: نعم."
+    files = {
+        "birds.pdf": samples.pdf(
+            [f"Of the {bird}.\nThe {bird} rests on the pier." for bird in ("heron", "bittern", "kestrel")]
+        ),
+        "grain.txt": f"{grain}Here a quetzal eats. {grain}".encode(),
+        "words.md": words.encode(),
+        "verse.txt": b"The magpie sings 2*3*4\nbeside the List<String>\n",
+    }
+    add_files(api, base, files)
+
+    def open_hit(query: str, name: str) -> None:
+        page.goto(f"{ui_url}/b/{base}?q={query}&mode=text")
+        page.locator(".hit", has_text=name).first.get_by_role("link").click()
+
+    page.goto(f"{ui_url}/b/{base}?q=kestrel+rests+pier&mode=text")
+    expect(page.locator(".hit-where").first).to_contain_text("page 3")
+    open_hit("kestrel+rests+pier", "birds.pdf")
+    expect(page.locator('.page-image[data-page="3"] .page-mark-box.match').first).to_be_in_viewport()
+    expect(page.get_by_text("page 3 of 3")).to_be_visible()
+    open_hit("quetzal", "grain.txt")
+    expect(page.locator(".text-block mark", has_text="quetzal")).to_be_in_viewport()
+    open_hit("oriole+art", "words.md")
+    expect(page.locator(".text-block mark")).to_have_text(["oriole", "art", "art"])
+    arabic = page.locator(".text-block", has_text="قال")
+    assert arabic.evaluate("block => getComputedStyle(block).direction") == "rtl"
+    open_hit("magpie", "verse.txt")
+    expect(page.locator(".text-block p br")).to_have_count(1)
+    expect(page.locator(".text-block p")).to_contain_text("2*3*4")
+    expect(page.locator(".text-block p")).to_contain_text("List<String>")
+
+
 def test_an_explanation_says_all_where_all_words_of_the_query_are_there(
     page: Page, ui_url: str, api: ApiHelper
 ) -> None:

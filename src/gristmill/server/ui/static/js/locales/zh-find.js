@@ -44,6 +44,12 @@ export const messages = {
   "Source": "来源",
   "Changed": "更改",
   "All are searched.": "搜索全部知识库。",
+  "The first {n} are searched.": "搜索前 {n} 个知识库。",
+  "The first {n} of your {count} bases are searched. Choose bases in the filters to search others.":
+    "您有 {count} 个知识库，搜索其中前 {n} 个。要搜索其他知识库，请在筛选中选择。",
+  "These are the sources of the first {n} bases. Choose bases above to see those of others.":
+    "这里是前 {n} 个知识库的来源。要查看其他知识库的来源，请先在上方选择知识库。",
+  "Of each kind, the first {n} of a base are listed.": "每个知识库的每类来源只列出前 {n} 个。",
   "There are no folders, sitemaps or connectors.": "没有文件夹、站点地图或连接器。",
   "From": "从",
   "To": "到",

@@ -32,6 +32,8 @@ import { textView } from "./reader/text-view.js";
 /** Reasons that are worth a word; other documents just have no pages. */
 const NOTED = new Set(["original_changed", "original_gone", "page_not_drawn"]);
 
+const HAVE_ORIGINAL = new Set(["file", "note", "url"]); // documents of connectors have none
+
 /** @param {LiveRoute} route */
 export function page(route) {
   const { base, item: id } = route.peek().params;
@@ -134,7 +136,7 @@ export function page(route) {
       const index = page ? starts.findIndex((start) => start.page >= page) : -1;
       if (index < 0) return;
       const [start, end] = [starts[index].start, starts[index + 1]?.start ?? Infinity];
-      const found = passage.peek()?.matches[0]?.[0] ?? passage.peek()?.start ?? -1;
+      const found = passage.peek()?.place ?? -1;
       jump(wantedAt, found >= start && found < end ? found : start, -1);
     },
   );
@@ -162,10 +164,7 @@ export function page(route) {
           ${() => (hasOutline.value ? iconButton(t("Outline"), "queue", toggleOutline, "hide-desk") : null)}
           ${iconButton(t("Copy link to this place"), "copy", () => copyLink(shownPlace(), passage.peek()))}
           ${button(t("Details"), () => go(detailsUrl(base, id)), { small: true, kind: "quiet" })}
-          <a class="icon-button" href="/api/knowledge-items/${id}/original" download aria-label="${t(
-            "Original",
-          )}"
-            title="${t("Original")}">${icon("download")}</a>
+          ${() => (HAVE_ORIGINAL.has(item.value?.type) ? originalLink(id) : null)}
         </div>
       </header>
       ${notice}
@@ -173,6 +172,13 @@ export function page(route) {
     </div>
   `;
 }
+
+/** @param {string} id */
+const originalLink = (id) =>
+  html`
+    <a class="icon-button" href="/api/knowledge-items/${id}/original" download aria-label="${t("Original")}"
+      title="${t("Original")}">${icon("download")}</a>
+  `;
 
 /** @param {URLSearchParams} query The search without the place that is read. */
 function withoutPlace(query) {

@@ -6,13 +6,14 @@ import { baseName, bases } from "../bases.js";
 import { computed, html, signal } from "../core.js";
 import { t } from "../i18n.js";
 import { button } from "../components/button.js";
+import { icon } from "../components/icon.js";
 import { lazy } from "../components/lazy.js";
 import { emptyState, setPageTitle } from "../components/status.js";
 import { segments } from "../components/tabs.js";
 import { readerUrl } from "../reader-link.js";
 import { setQuery } from "../router.js";
 import { searchBox } from "../search/box.js";
-import { countFilters, fromQuery, toQuery, toRequest } from "../search/criteria.js";
+import { countFilters, fromQuery, MAX_BASES, toQuery, toRequest } from "../search/criteria.js";
 import { resultsView } from "../search/results.js";
 import { runSearch } from "../search/run.js";
 import { filterPanel } from "./search/filters.js";
@@ -132,10 +133,17 @@ function resultsRegion({ search, param, criteria, request, known, isWithoutBases
     const show = (/** @type {any} */ module) => module.answerView({ request: () => JSON.parse(body), toUrl, place });
     return lazy(() => import("../search/answer.js"), show);
   };
-  const missingNote = () =>
-    known.value.length < criteria.value.bases.length && known.value.length
-      ? html`<p class="no-keyword">${t("A base of this search no longer exists, or you can't see it.")}</p>`
-      : null;
+  const missingNote = () => {
+    const count = bases.value?.length ?? 0;
+    const isLimited = criteria.value.text.trim() && !criteria.value.bases.length && count > MAX_BASES;
+    const values = { n: MAX_BASES, count };
+    const text = known.value.length < criteria.value.bases.length && known.value.length
+      ? t("A base of this search no longer exists, or you can't see it.")
+      : isLimited
+      ? t("The first {n} of your {count} bases are searched. Choose bases in the filters to search others.", values)
+      : "";
+    return text ? html`<p class="no-keyword">${icon("warn")}<span>${text}</span></p>` : null;
+  };
   const content = () => {
     if (isWithoutBases.value) {
       const all = button(t("Search all bases"), () => change({ bases: [] }));

@@ -8,7 +8,7 @@ import "../find-locale.js";
 import { postForStream } from "../api.js";
 import { capabilities } from "../capabilities.js";
 import { effect, html, signal } from "../core.js";
-import { t } from "../i18n.js";
+import { errorMessage, t } from "../i18n.js";
 import { button } from "../components/button.js";
 import { icon, itemIcon } from "../components/icon.js";
 import { safeNodes } from "../pages/reader/safe-html.js";
@@ -61,7 +61,7 @@ function receive(answer, name, data) {
   if (name === "retrieved") {
     answer.value = { ...now, phase: "writing", passages: data.retrieved, skipped: data.skipped };
   } else if (name === "text") answer.value = { ...now, text: now.text + data.text };
-  else if (name === "error") answer.value = { ...now, phase: "failed", message: data.detail };
+  else if (name === "error") answer.value = { ...now, phase: "failed", message: errorMessage(data.code, data.detail) };
   else if (name === "end") {
     const cited = data.citations.map((/** @type {{number: number}} */ citation) => citation.number);
     answer.value = {
@@ -252,5 +252,5 @@ const placeOf = (hit, { place }) => (place ? html`<span class="dim cut">${place(
 /** @param {Hit} hit */
 function excerptOf(hit) {
   const text = readable(hit.text, []).text.replace(/\s+/g, " ").trim();
-  return text.length > EXCERPT ? `${text.slice(0, EXCERPT)} …` : text;
+  return text.length > EXCERPT ? `${[...text].slice(0, EXCERPT).join("")} …` : text;
 }

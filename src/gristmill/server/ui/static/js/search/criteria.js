@@ -15,6 +15,7 @@
  *   Criteria `after` and `before` are days; `other` has filters that the page has no field for.
  */
 
+export const MAX_BASES = 100; // that a search covers, as the server says; without a choice, the first ones
 export const OPERATORS = /** @type {const} */ (["eq", "ne", "in", "nin", "gt", "gte", "lt", "lte"]);
 const NAMES = ["q", "mode", "bases", "types", "in", "after", "before", "tags", "where", "min", "filters"];
 const MEMBERS = { eq: "in", in: "in", ne: "nin", nin: "nin" };

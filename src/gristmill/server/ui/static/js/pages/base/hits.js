@@ -6,12 +6,14 @@ import { formatNumber, t } from "../../i18n.js";
 import { itemIcon } from "../../components/icon.js";
 import { lazy } from "../../components/lazy.js";
 import { readable } from "../../readable.js";
+import { bestPlace, bestRange } from "../../search/best-place.js";
 
 /**
  * @typedef {{chunkId: string, itemId: string, baseId: string, title: string, type: string, text: string,
  *   headings: string[], highlights: [number, number][], score: number, fits: boolean,
  *   ranks: {vector: number | null, text: number | null}, metadata: any,
- *   source: {url: string | null, path: string | null, page: number | null},
+ *   boxes?: {page: number, start: number, end: number}[],
+ *   source: {url: string | null, path: string | null, page: number | null, start: number, end: number},
  *   explain: {vectorWeight: number, similarity: number | null, textScore: number | null, rerankScore: number | null,
  *   coverage: number | null, hasEveryWord: boolean | null,
  *   terms: {term: string, count: number, chunks: number, score: number}[]} | null}} Hit
@@ -20,12 +22,19 @@ import { readable } from "../../readable.js";
 const CONTEXT_BEFORE = 90; // characters shown before the first match
 const MAX_LENGTH = 420;
 
-/** @param {Hit} hit The text around its first match as nodes, without markup, with the matched words highlighted. */
+/** @param {string} text @param {number} position @returns {number} not within a character that is two units long */
+const outsidePair = (text, position) => position + Number(/[\udc00-\udfff]/.test(text[position] ?? ""));
+
+/**
+ * @param {Hit} hit Its text where most of the query stands, as nodes, without markup, with the matched words highlighted.
+ */
 function excerpt(hit) {
   const { text, ranges } = readable(hit.text, hit.highlights);
-  let position = Math.max(0, (ranges[0]?.[0] ?? 0) - CONTEXT_BEFORE);
+  const best = bestRange(ranges, ranges.map(([from, to]) => text.slice(from, to)), MAX_LENGTH - CONTEXT_BEFORE);
+  let position = Math.max(0, (ranges[best]?.[0] ?? 0) - CONTEXT_BEFORE);
   if (position) position += Math.max(0, text.slice(position, position + 20).search(/\s/) + 1);
-  const end = Math.min(text.length, position + MAX_LENGTH);
+  position = outsidePair(text, position);
+  const end = outsidePair(text, Math.min(text.length, position + MAX_LENGTH));
   /** @type {Node[]} */ const nodes = [];
   const addText = (/** @type {string} */ words) => nodes.push(document.createTextNode(words));
   if (position) addText("… ");
@@ -60,7 +69,7 @@ const addressOf = (hit) =>
 /** @param {Hit} hit @param {string} [place] */
 function hitLocation(hit, place = "") {
   const folder = hit.metadata?.folder ?? hit.source.path?.split("/").slice(-3, -1).join(" / ") ?? addressOf(hit);
-  const { page: number } = hit.source;
+  const { page: number } = bestPlace(hit);
   const kind = /\.(pptx?|pps[xm]?|potx?|odp|key)$/i.test(hit.title)
     ? "slide {page}"
     : /\.(xls[xmb]?|xltx?|ods|numbers)$/i.test(hit.title)

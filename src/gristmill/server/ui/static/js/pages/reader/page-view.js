@@ -148,7 +148,12 @@ function pageElement(list, index, width, height, passage) {
 }
 
 /** The line at which a passage is opened. @param {Passage | null} passage */
-export const firstBox = (passage) => passage?.boxes.find((box) => isMatch(box, passage)) ?? passage?.boxes[0];
+export function firstBox(passage) {
+  if (!passage) return undefined;
+  const { boxes, matches, place } = passage;
+  const best = matches.length ? boxes.find((box) => box.start <= place && place < box.end) : undefined;
+  return best ?? boxes.find((box) => isMatch(box, passage)) ?? boxes[0];
+}
 
 /** Whether a line has a word of the query. @param {Box} box @param {Passage | null} passage */
 const isMatch = (box, passage) => passage?.matches.some(([start, end]) => start < box.end && end > box.start) ?? false;

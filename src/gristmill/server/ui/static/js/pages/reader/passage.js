@@ -2,32 +2,44 @@
 /** The passage that the reader is opened at, and the other hits of the search that found it. */
 
 import { api } from "../../api.js";
+import { bestPlace } from "../../search/best-place.js";
 import { fromQuery, toRequest } from "../../search/criteria.js";
 
 /** @typedef {{page: number, start: number, end: number, x0: number, y0: number, x1: number, y1: number}} Box */
+/** @typedef {{text: string, isWhole: boolean}} Word `isWhole`: it is no part of a longer word, as `get` of `getName` is */
 /**
- * @typedef {{id: string, page: number | null, start: number, end: number, boxes: Box[], words: string[],
- *   matches: [number, number][]}} Passage `words` are those of the query that it has, `matches` where they are
+ * @typedef {{id: string, page: number | null, start: number, end: number, boxes: Box[], words: Word[],
+ *   matches: [number, number][], place: number}} Passage `words` are those of the query that it has, `matches` where they
+ *   are, `place` is the character at which it is opened
  */
 /**
  * @typedef {{chunkId: string, itemId: string, baseId: string, text: string, highlights: [number, number][],
  *   boxes: Box[], source: {page: number | null, start: number, end: number}}} Hit
  */
 
+const LETTER = /[\p{L}\p{N}\p{M}]/u;
 const PAGE = 200;
 const MAX_PAGES = 25; // loaded at most to find the chunk that the URL names
+
+/** @param {string[]} letters @param {[number, number]} range @returns {Word} */
+function wordAt(letters, [from, to]) {
+  const isWhole = ![letters[from - 1], letters[to]].some((letter) => LETTER.test(letter ?? ""));
+  return { text: letters.slice(from, to).join(""), isWhole };
+}
 
 /** @param {Hit} hit @returns {Passage} */
 export function passageOf(hit) {
   const letters = [...hit.text]; // the server counts code points
+  const words = hit.highlights.map((range) => wordAt(letters, range));
   return {
     id: hit.chunkId,
     page: hit.source.page,
     start: hit.source.start,
     end: hit.source.end,
     boxes: hit.boxes ?? [],
-    words: [...new Set(hit.highlights.map(([from, to]) => letters.slice(from, to).join("")))],
+    words: [...new Map(words.map((word) => [`${word.isWhole} ${word.text}`, word])).values()],
     matches: hit.highlights.map(([from, to]) => [hit.source.start + from, hit.source.start + to]),
+    place: bestPlace(hit).at,
   };
 }
 
@@ -60,7 +72,7 @@ export async function findChunk(item, name) {
     for (const chunk of page.items) {
       if (chunk.itemId === item && (chunk.id === name || String(chunk.index) === name)) {
         const { id, start, end, boxes } = chunk;
-        return { id, page: chunk.page, start, end, boxes: boxes ?? [], words: [], matches: [] };
+        return { id, page: chunk.page, start, end, boxes: boxes ?? [], words: [], matches: [], place: start };
       }
     }
     cursor = page.nextCursor;

@@ -4,6 +4,8 @@
  * left out once more: one mistake on either side is not enough to show it.
  */
 
+/** @import { Word } from "./passage.js" */
+
 const ELEMENTS = new Set(
   ("A ABBR B BLOCKQUOTE BR CAPTION CODE DD DEL DIV DL DT EM H1 H2 H3 H4 H5 H6 HR I INS KBD LI MARK OL P PRE Q S " +
     "SMALL SPAN STRONG SUB SUP TABLE TBODY TD TFOOT TH THEAD TR U UL").split(" "),
@@ -30,11 +32,17 @@ export function safeNodes(markup) {
   return fragment;
 }
 
-/** Marks words in the texts below a node. @param {Node} node @param {string[]} words */
+/** @param {Word} word @returns {string} "art" is not a part of "party" */
+function patternOf({ text, isWhole }) {
+  const escaped = text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  return isWhole ? `(?<![\\p{L}\\p{N}\\p{M}])${escaped}(?![\\p{L}\\p{N}\\p{M}])` : escaped;
+}
+
+/** Marks words in the texts below a node. @param {Node} node @param {Word[]} words */
 export function markWords(node, words) {
-  const escaped = words.filter(Boolean).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-  if (!escaped.length) return;
-  const pattern = new RegExp(`(${escaped.join("|")})`, "giu");
+  const patterns = words.filter(({ text }) => text).map(patternOf);
+  if (!patterns.length) return;
+  const pattern = new RegExp(`(${patterns.join("|")})`, "giu");
   const walker = document.createTreeWalker(node, NodeFilter.SHOW_TEXT);
   /** @type {Text[]} */ const texts = [];
   while (walker.nextNode()) texts.push(/** @type {Text} */ (walker.currentNode));

@@ -69,6 +69,8 @@ export function blockElement(block) {
   element.dataset.end = String(block.end);
   if (block.page !== null) element.dataset.page = String(block.page);
   element.append(safeNodes(block.html));
+  // Texts from right to left; code is from left to right, and columns of a table are in the order of the document.
+  if (block.line === null && !element.querySelector("table")) element.dir = "auto";
   for (const link of element.querySelectorAll('a[href^="#fnref-"]')) link.ariaLabel = t("Back to the text");
   for (const [i, row] of element.querySelectorAll("tr").entries()) {
     if (block.rows[i] === undefined) break;

@@ -34,6 +34,7 @@ import { blockElement, imageElement, rangeOf, sectionElement } from "./text-bloc
 const MARGIN = 900; // pixels before an end, where more is loaded
 const LINES = ".code-line, tr[data-start]"; // of code and of tables
 const TOP = 72; // pixels above the place that is shown
+const LONG = 300; // pixels: the words of a higher paragraph are looked for
 
 /** @param {string} item @param {Computed<Passage | null>} passage @param {TextState} state */
 export function textView(item, passage, { headings, textPages, pageStarts, currentPage, wantedAt, place }) {
@@ -176,12 +177,15 @@ export function textView(item, passage, { headings, textPages, pageStarts, curre
     const { top, bottom } = box.getBoundingClientRect();
     const visible = parts().filter((part) => part.getBoundingClientRect().bottom > top && topOf(part) < bottom);
     if (visible.some((part) => part.classList.contains("passage"))) return -1;
-    return rangeOf(visible.find((part) => topOf(part) >= top) ?? visible.at(-1) ?? box)[0];
+    const first = visible.find((part) => topOf(part) >= top);
+    const [start, end] = rangeOf(first ?? visible.at(-1) ?? box);
+    const last = first ? undefined : visible.at(-1); // a long paragraph, which begins above and ends below
+    return last ? start + Math.round((end - start) * (top - topOf(last)) / last.offsetHeight) : start;
   };
   const scrollTo = (/** @type {number} */ at) => {
     const all = parts();
     const target = all.findLast((element) => rangeOf(element)[0] <= at) ?? all[0];
-    if (target) box.scrollTop += topOf(target) - topOf(box) - TOP;
+    if (target) box.scrollTop += topOf(target) + depthOf(target, at) - topOf(box) - TOP;
   };
   const notePage = () => {
     const sections = /** @type {HTMLElement[]} */ ([...body.children]);
@@ -208,16 +212,30 @@ export function textView(item, passage, { headings, textPages, pageStarts, curre
   effect(
     () => passage.value,
     (current) => {
-      if (current) showAt(current.matches[0]?.[0] ?? current.start);
+      if (current) showAt(current.place);
       else if (wantedAt.peek() < 0) showAt(0);
     },
   );
   effect(() => wantedAt.value, (at) => at >= 0 && showAt(at));
   effect(
     () => live.state.value === "reconnecting",
-    (isAway) => !isAway && errorText.peek() && replace(passage.peek()?.start ?? wantedAt.peek()),
+    (isAway) => !isAway && errorText.peek() && replace(passage.peek()?.place ?? wantedAt.peek()),
   );
   return box;
+}
+
+/**
+ * How far below the top of a long paragraph a character is: at its word, or about where it must be.
+ * @param {HTMLElement} element @param {number} at
+ */
+function depthOf(element, at) {
+  const height = element.offsetHeight;
+  if (height < LONG) return 0;
+  const [start, end] = rangeOf(element);
+  const depth = height * Math.min(1, Math.max(0, (at - start) / Math.max(1, end - start)));
+  const marks = [...element.querySelectorAll("mark")].map((mark) => topOf(mark) - topOf(element));
+  const nearest = marks.sort((a, b) => Math.abs(a - depth) - Math.abs(b - depth))[0] ?? Infinity;
+  return Math.abs(nearest - depth) < LONG ? nearest : depth;
 }
 
 /** @param {Element} element */

@@ -1,13 +1,13 @@
 // @ts-check
 /** The filters of a search over several bases. Each change goes into the URL. */
 
-import { fetchAll } from "../../api.js";
+import { api } from "../../api.js";
 import { bases } from "../../bases.js";
 import { computed, each, effect, html, signal } from "../../core.js";
 import { formatNumber, t } from "../../i18n.js";
 import { button, iconButton } from "../../components/button.js";
 import { itemIcon } from "../../components/icon.js";
-import { countFilters, OPERATORS } from "../../search/criteria.js";
+import { countFilters, MAX_BASES, OPERATORS } from "../../search/criteria.js";
 
 /** @import { Computed } from "../../core.js" */
 /** @import { Condition, Criteria, Operator } from "../../search/criteria.js" */
@@ -16,7 +16,8 @@ import { countFilters, OPERATORS } from "../../search/criteria.js";
 
 const TYPES = { file: "Files", url: "Web pages", note: "Notes", record: "Records" };
 const CONTAINERS = ["connector", "directory", "sitemap", "site"];
-const MAX_BASES = 8; // whose sources are listed
+const MAX_LISTED = 8; // bases whose sources are listed
+const MAX_SOURCES = 100; // of each kind, in a base
 /** @type {Record<Operator, string>} */
 const OPERATOR_NAMES = {
   eq: "is",
@@ -76,7 +77,12 @@ function baseChoices(criteria, change) {
       () => criteria.value.bases.includes(base.value.id),
       () => change({ bases: toggled(criteria.peek().bases, base.peek().id), parents: [] }),
     );
-  const hint = () => criteria.value.bases.length ? null : html`<p class="dim small-text">${t("All are searched.")}</p>`;
+  const hint = () => {
+    if (criteria.value.bases.length) return null;
+    const isLimited = (bases.value?.length ?? 0) > MAX_BASES;
+    const text = isLimited ? t("The first {n} are searched.", { n: MAX_BASES }) : t("All are searched.");
+    return html`<p class="dim small-text">${text}</p>`;
+  };
   return html`<div class="choice-list">${each(() => bases.value ?? [], (base) => base.id, row)}</div>${hint}`;
 }
 
@@ -98,18 +104,23 @@ function typeChoices(criteria, change) {
 function sourceChoices(criteria, change) {
   const containers = signal(/** @type {Container[] | null} */ (null));
   const isOpen = signal(criteria.peek().parents.length > 0);
-  const searched = computed(() => {
-    const ids = criteria.value.bases.length ? criteria.value.bases : (bases.value ?? []).map((base) => base.id);
-    return isOpen.value ? ids.slice(0, MAX_BASES).join(",") : "";
-  });
+  const all = computed(() =>
+    criteria.value.bases.length ? criteria.value.bases : (bases.value ?? []).map((base) => base.id)
+  );
+  const searched = computed(() => (isOpen.value ? all.value.slice(0, MAX_LISTED).join(",") : ""));
+  const hasMore = signal(false); // a base has more sources than are listed
   effect(
     () => searched.value,
     (ids) => {
       let isOutdated = false;
       const load = (/** @type {string} */ id) =>
-        CONTAINERS.map((type) => fetchAll(`/knowledge-bases/${id}/items`, { type, limit: 100 }, 100).catch(() => []));
+        CONTAINERS.map((type) =>
+          api.get(`/knowledge-bases/${id}/items`, { type, limit: MAX_SOURCES }).catch(() => ({ items: [] }))
+        );
       Promise.all(ids.split(",").filter(Boolean).flatMap(load)).then((lists) => {
-        if (!isOutdated && ids) containers.value = lists.flat();
+        if (isOutdated || !ids) return;
+        containers.value = lists.flatMap((list) => list.items);
+        hasMore.value = lists.some((list) => list.nextCursor);
       });
       return () => {
         isOutdated = true;
@@ -126,6 +137,15 @@ function sourceChoices(criteria, change) {
     containers.value?.length === 0
       ? html`<p class="dim small-text">${t("There are no folders, sitemaps or connectors.")}</p>`
       : null;
+  const notes = () =>
+    [
+      all.value.length > MAX_LISTED
+        ? t("These are the sources of the first {n} bases. Choose bases above to see those of others.", {
+          n: MAX_LISTED,
+        })
+        : "",
+      hasMore.value ? t("Of each kind, the first {n} of a base are listed.", { n: MAX_SOURCES }) : "",
+    ].filter(Boolean).map((text) => html`<p class="dim small-text">${text}</p>`);
   const ontoggle = (/** @type {Event} */ event) => {
     isOpen.value = /** @type {HTMLDetailsElement} */ (event.target).open;
   };
@@ -133,7 +153,7 @@ function sourceChoices(criteria, change) {
     <details ?open=${isOpen.peek()} @toggle=${ontoggle}>
       <summary>${t("Source")}</summary>
       <div class="choice-list">${each(() => containers.value ?? [], (container) => container.id, row)}</div>
-      ${nothing}
+      ${nothing}${notes}
     </details>
   `;
 }
