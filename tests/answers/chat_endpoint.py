@@ -22,6 +22,7 @@ class ChatEndpoint:
     status: int = 200
     error: str = "{}"
     streams: bool = True
+    breaks_off: bool = False  # the connection ends after the last part
     refuses_usage: bool = False  # answers 400 to whoever asks for the number of tokens
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     keys: list[str | None] = field(default_factory=list[str | None])
@@ -76,6 +77,8 @@ def serve_chat() -> Generator[ChatEndpoint]:
                     self.wfile.flush()
                     if place == 0 and not endpoint.may_go_on.is_set() and len(parts) > 1:
                         self._wait_for_client_or_permission()
+                if endpoint.breaks_off:
+                    return
                 if usage is not None:
                     self.wfile.write(f"data: {json.dumps({'choices': [], 'usage': usage})}\n\n".encode())
                 self.wfile.write(b"data: [DONE]\n\n")

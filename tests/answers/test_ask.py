@@ -215,6 +215,20 @@ async def test_a_model_that_fails_is_an_error_without_its_key(
     assert f'event: error\ndata: {{"code": "{code}"' in streamed.text
 
 
+async def test_an_answer_that_breaks_off_is_an_error(
+    http: httpx.AsyncClient, base: str, chat: ChatEndpoint
+) -> None:
+    """A model that dies in the middle closes the connection like one that has ended: only the end of its stream tells them apart."""
+    chat.reply, chat.breaks_off = lambda _: ["Do not ", "use the"], True
+    question = {"question": "When are the millstones dressed?", "baseIds": [base]}
+    response = await http.post("/api/ask", json=question)
+    assert (response.status_code, response.json()["code"]) == (503, "chat_unavailable")
+    streamed = await http.post("/api/ask", json={**question, "stream": True})
+    assert '{"text": "Do not"}' in streamed.text
+    assert "event: end" not in streamed.text
+    assert 'event: error\ndata: {"code": "chat_unavailable"' in streamed.text
+
+
 async def test_when_the_client_leaves_the_model_is_left(
     mill: app.Gristmill, http: httpx.AsyncClient, base: str, chat: ChatEndpoint
 ) -> None:

@@ -114,6 +114,20 @@ async def test_a_mistyped_word_finds_similar_words_and_says_so(
 
 
 @pytest.mark.slow
+async def test_a_word_that_one_of_several_bases_has_is_not_called_unknown(
+    mill: app.Gristmill, http: httpx.AsyncClient, base: Base
+) -> None:
+    """In the base that does not have it, similar words are found all the same."""
+    other = await new_base(mill.db, "mine", acl=["org:*"])
+    async with mill.db.transaction() as tx:
+        await file_note(tx, other, "mine", "A wheal is a tin mine of the west.")
+    body = {"query": "Wheal", "mode": "text", "baseIds": [str(base.id), str(other.id)]}
+    response = (await http.post("/api/search", json=body)).json()
+    assert titles(response) == {"wheel", "mine"}
+    assert response["corrected"] == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query", ['"procesing"', "parse_heade", "parseHeader3", "10453", "-wheal", "WHEAL", "mer"]
 )

@@ -14,6 +14,7 @@ Deno.test("markdown and HTML are left out", () => {
   expectText("<p>Rye &amp; <b>oats</b></p><!-- x -->", " Rye & oats ");
   expectText("- one\n* two\n> quoted\n- [ ] task", "one\ntwo\nquoted\ntask");
   expectText("| Grain | Price |\n|---|:---:|\n| Rye | 12 |", "Grain · Price /\n\nRye · 12");
+  expectText("| Grain | Price |\n| :- | -: |\n| Rye | 12 |", "Grain · Price /\n\nRye · 12");
   expectText("| a \\| b | c |\n| d | |\nx | y", "a | b · c /\nd · \nx | y");
   expectText("A sack[^1], [^a-z].\n\n[^1]: Dry\n[^wet]: Rain", "A sack, [^a-z].\n\n Dry\n Rain");
   expectText("![a wheel](w.png) ~~old~~ __two words__", "a wheel old two words");

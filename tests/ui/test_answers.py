@@ -78,7 +78,13 @@ def test_an_answer_is_rendered_with_its_citations_and_names_the_bases(
         with profile(browser, language="zh-CN") as chinese:  # also what fails while the answer is on its way
             chat.status = 503
             page = chinese.open(f"{url}/search?q=who+dresses+the+stones&ask=1")
-            expect(page.get_by_role("region", name="回答")).to_contain_text("对话模型暂不可用")
+            answer = page.get_by_role("region", name="回答")
+            expect(answer).to_contain_text("对话模型暂不可用")
+            chat.status, chat.breaks_off = 200, True
+            chat.reply = lambda _: ["The miller ", "dresses [1] and "]
+            page.reload()
+            expect(answer).to_contain_text("The miller dresses 1")  # what was written stays
+            expect(answer).to_contain_text("对话模型暂不可用")
             assert chinese.errors == []
 
 

@@ -6,6 +6,7 @@ response                      server-sent events with parts of the answer, or on
 400, 422                                sent once more without `stream_options`, which some endpoints refuse
 
 429, 5xx, no connection, no response    Transient chat_unavailable: ask again
+a stream that ends in the middle        the same: neither `[DONE]` nor a `finish_reason` says that the answer is complete
 401, 403                                Permanent chat_unauthorized
 any other 4xx, or another response      Permanent chat_refused
 """
@@ -108,7 +109,8 @@ class HttpChatModel:
         excerpt = secret_references.redact(excerpt)
         message = f"The chat model answered {response.status_code}: {excerpt}"
         if response.status_code == HTTPStatus.TOO_MANY_REQUESTS or response.is_server_error:
-            raise Transient(message, code="chat_unavailable", retry_after=net.retry_after(response.headers))
+            retry_after = net.retry_after(response.headers)
+            raise Transient(f"{message} Ask again later.", code="chat_unavailable", retry_after=retry_after)
         if response.status_code in (401, 403):
             raise Permanent(f"{message} Check `chat_api_key`.", code="chat_unauthorized")
         raise Permanent(message, code="chat_refused")
@@ -119,6 +121,7 @@ class _ChatText(BaseModel):
 
 
 class _ChatChoice(BaseModel):
+    finish_reason: str | None = None
     delta: _ChatText | None = None  # of a stream
     message: _ChatText | None = None
 
@@ -136,9 +139,10 @@ class _ChatAnswer(BaseModel):
 
 async def _parts(response: httpx.Response) -> AsyncGenerator[str | TokenUsage]:
     if "text/event-stream" not in response.headers.get("content-type", ""):  # it does not stream
-        for part in _read_answer(await net.read_limited(response, 4 * _MAX_ANSWER)):
+        for part in _read_answer(_parse_answer(await net.read_limited(response, 4 * _MAX_ANSWER))):
             yield part
         return
+    is_complete = False
     async for line in response.aiter_lines():
         if len(line) > _MAX_LINE:
             raise Permanent("The chat model sends a line without end.", code="chat_refused")
@@ -147,18 +151,26 @@ async def _parts(response: httpx.Response) -> AsyncGenerator[str | TokenUsage]:
         data = line.removeprefix("data:").strip()
         if data == "[DONE]":
             return
-        for part in _read_answer(data):
+        answer = _parse_answer(data)
+        is_complete = is_complete or any(choice.finish_reason for choice in answer.choices)
+        for part in _read_answer(answer):
             yield part
+    if not is_complete:
+        raise Transient("The chat model broke off its answer. Ask again.", code="chat_unavailable")
 
 
-def _read_answer(data: str | bytes) -> list[str | TokenUsage]:
-    """The text of the first choice, and the number of tokens, if they are in this part of the response."""
+def _parse_answer(data: str | bytes) -> _ChatAnswer:
     try:
         answer = _ChatAnswer.model_validate_json(data)
     except ValidationError:
         raise Permanent("The chat model's response has an unexpected form.", code="chat_refused") from None
     if answer.error is not None:
-        raise Transient("The chat model stopped with an error.", code="chat_unavailable")
+        raise Transient("The chat model stopped with an error. Ask again.", code="chat_unavailable")
+    return answer
+
+
+def _read_answer(answer: _ChatAnswer) -> list[str | TokenUsage]:
+    """The text of the first choice, and the number of tokens, if they are in this part of the response."""
     contents = [choice.delta or choice.message for choice in answer.choices[:1]]
     parts: list[str | TokenUsage] = [part.content for part in contents if part is not None and part.content]
     if answer.usage is not None:

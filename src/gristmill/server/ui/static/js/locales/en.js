@@ -100,6 +100,10 @@ export const messages = {
     one: "{n} other passage that the model read",
     other: "{n} other passages that the model read",
   },
+  "{n} passages that the model read": {
+    one: "{n} passage that the model read",
+    other: "{n} passages that the model read",
+  },
   "{n} problems or more": { one: "{n} problem or more", other: "{n} problems or more" },
   "{n} problems": { one: "{n} problem", other: "{n} problems" },
   "{n} documents were added": { one: "{n} document was added", other: "{n} documents were added" },

@@ -21,6 +21,7 @@ export const messages = {
   "Try other words, or fewer filters.": "请换一种说法，或减少筛选条件。",
   "Passage {number}: {title}": "段落 {number}：{title}",
   "{n} other passages that the model read": "模型还读了 {n} 个段落",
+  "{n} passages that the model read": "模型读了 {n} 个段落",
   "Sources": "来源",
   "It works: the agent gets {n} tools.": "可以使用：智能体得到 {n} 个工具。",
   "It works: {n} results.": "可以使用：{n} 条结果。",

@@ -152,7 +152,10 @@ function answerBody(answer, options, stop, again) {
 /** @param {Answer} answer @param {AnswerOptions} options */
 function answerText(answer, options) {
   const { phase, text, html: markup, passages, isAnswered, message } = answer;
-  if (phase === "failed") return html`<p class="answer-text">${message}</p>`;
+  if (phase === "failed") {
+    const begun = text ? html`<p class="answer-text">${withCitations(plainText(text), passages, options)} …</p>` : null;
+    return html`${begun}<p class="answer-text">${message}</p>`;
+  }
   if (phase === "done" && !isAnswered) {
     const reason = passages.length
       ? t("None of the passages that were found answers this.")
@@ -160,10 +163,13 @@ function answerText(answer, options) {
     return html`<p class="answer-text dim">${reason} ${t("Try other words, or fewer filters.")}</p>`;
   }
   if (markup) return renderedAnswer(markup, passages, options);
-  const plain = text.replace(/\*\*([^*\n]+)\*\*/g, "$1").replace(/^#{1,6}\s+/gm, "").replace(/`([^`\n]+)`/g, "$1");
   const caret = phase === "writing" ? html`<i class="caret"></i>` : null;
-  return html`<p class="answer-text">${withCitations(plain, passages, options)}${caret}</p>`;
+  return html`<p class="answer-text">${withCitations(plainText(text), passages, options)}${caret}</p>`;
 }
+
+/** @param {string} text Without the commonest markup, while it is not complete. */
+const plainText = (text) =>
+  text.replace(/\*\*([^*\n]+)\*\*/g, "$1").replace(/^#{1,6}\s+/gm, "").replace(/`([^`\n]+)`/g, "$1");
 
 /** @param {string} text @param {Passage[]} passages @param {AnswerOptions} options @returns {(string | Node)[]} */
 function withCitations(text, passages, options) {
@@ -232,7 +238,9 @@ function passageList({ phase, text, passages, cited, isAnswered }, options) {
   const otherList = () =>
     html`
       <details ?open=${isOpen}>
-        <summary>${t("{n} other passages that the model read", { n: others.length })}</summary>
+        <summary>${sources.length
+          ? t("{n} other passages that the model read", { n: others.length })
+          : t("{n} passages that the model read", { n: others.length })}</summary>
         <ol class="passages">${others.map(row)}</ol>
       </details>
     `;
