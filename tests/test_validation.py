@@ -1,10 +1,10 @@
 """Invalid input in plain words."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from gristmill import validation
 from tests.api_calls import assert_problem, make_base
@@ -29,6 +29,7 @@ class _Inner(BaseModel):
 class _Form(BaseModel):
     inner: list[_Inner]
     choice: int | list[str] = 0
+    words: Annotated[str, AfterValidator(str.strip), Field(max_length=3)] = ""
 
 
 def _errors(value: dict[str, Any]) -> list[tuple[str, str]]:
@@ -54,6 +55,7 @@ _CASES: list[tuple[dict[str, Any], str, str]] = [
     # Nor does the variant that was not sent have a message.
     ({"inner": [], "choice": [3]}, "choice[0]", "must be text"),
     ({"inner": [], "choice": "x"}, "choice", "must be a whole number"),
+    ({"inner": [], "words": "long"}, "words", "must have at most 3 characters"),
 ]
 
 

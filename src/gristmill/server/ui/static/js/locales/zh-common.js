@@ -199,6 +199,8 @@ export const messages = {
   "No results": "没有找到",
   "Nothing fits": "没有合适的结果",
   "Nothing fits this search well. These are the closest texts.": "没有很合适的结果。以下是最接近的内容。",
+  "Try other words, or fewer filters.": "请换一种说法，或减少筛选条件。",
+  "Clear filters": "清除筛选",
   "Try different words or another mode.": "换些词语，或换一种模式。",
   More: "更多",
   "Why is a document missing?": "为何缺少某个文档？",

@@ -18,7 +18,6 @@ export const messages = {
   "Ask again": "重新提问",
   "None of the passages that were found answers this.": "找到的段落都没有回答这个问题。",
   "Nothing that you can see fits this question.": "在您可以查看的内容中，没有与这个问题相符的。",
-  "Try other words, or fewer filters.": "请换一种说法，或减少筛选条件。",
   "Passage {number}: {title}": "段落 {number}：{title}",
   "{n} other passages that the model read": "模型还读了 {n} 个段落",
   "{n} passages that the model read": "模型读了 {n} 个段落",
@@ -34,7 +33,6 @@ export const messages = {
   "Save search": "保存搜索",
   "Only you see your saved searches. They are found on every device where you sign in.":
     "保存的搜索只有您能看到，在您登录的每台设备上都能找到。",
-  "Clear filters": "清除筛选",
   "This search has further conditions, which can't be shown here.": "此搜索还有其他条件，无法在这里显示。",
   "Filters": "筛选",
   "Filters ({count})": "筛选（{count}）",

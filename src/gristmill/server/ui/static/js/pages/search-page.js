@@ -13,7 +13,7 @@ import { segments } from "../components/tabs.js";
 import { readerUrl } from "../reader-link.js";
 import { setQuery } from "../router.js";
 import { searchBox } from "../search/box.js";
-import { countFilters, fromQuery, MAX_BASES, toQuery, toRequest } from "../search/criteria.js";
+import { countFilters, fromQuery, MAX_BASES, NO_FILTERS, toQuery, toRequest } from "../search/criteria.js";
 import { resultsView } from "../search/results.js";
 import { runSearch } from "../search/run.js";
 import { filterPanel } from "./search/filters.js";
@@ -119,6 +119,7 @@ function resultsRegion({ search, param, criteria, request, known, isWithoutBases
     toUrl,
     title: t("Search all bases"),
     place: (/** @type {Hit} */ hit) => baseName(hit.baseId),
+    clearFilters: () => (countFilters(criteria.peek()) ? () => change(NO_FILTERS) : null),
   };
   const question = computed(() => {
     const { query, baseIds, filters } = request();

@@ -17,6 +17,11 @@
 
 export const MAX_BASES = 100; // that a search covers, as the server says; without a choice, the first ones
 export const OPERATORS = /** @type {const} */ (["eq", "ne", "in", "nin", "gt", "gte", "lt", "lte"]);
+/** @type {Partial<Criteria>} */
+export const NO_FILTERS = {
+  ...{ bases: [], types: [], parents: [], tags: [], conditions: [], other: {} },
+  ...{ after: "", before: "", minScore: null },
+};
 const NAMES = ["q", "mode", "bases", "types", "in", "after", "before", "tags", "where", "min", "filters"];
 const MEMBERS = { eq: "in", in: "in", ne: "nin", nin: "nin" };
 

@@ -15,8 +15,9 @@ import { skippedSentence } from "./skipped.js";
 
 /**
  * @typedef {{param: (name: string) => string, toUrl: (hit: Hit) => string, title: string,
- *   place?: (hit: Hit) => string, tools?: () => unknown, footer?: () => unknown}} ResultsOptions `place` is what a hit
- *   shows before its location, `tools` are next to the number of results, `footer` below them.
+ *   place?: (hit: Hit) => string, tools?: () => unknown, footer?: () => unknown,
+ *   clearFilters: () => (() => void) | null}} ResultsOptions `place` is what a hit shows before its location, `tools` are
+ *   next to the number of results, `footer` below them; `clearFilters` gives null where there are none.
  */
 
 const MAX_LIMIT = 100;
@@ -61,7 +62,7 @@ function responseView(response, options) {
       </div>
       ${isMeaningOnly ? noKeywordNote() : response.fits || !hits.length ? null : nothingFitsNote()}
       ${response.skipped.map(skippedSentence).map(note)}${queryChanges(response).map(note)}
-      ${hits.length ? html`<ol @keydown=${moveBetweenHits}>${hits.map(row)}</ol>` : noHits(response)}
+      ${hits.length ? html`<ol @keydown=${moveBetweenHits}>${hits.map(row)}</ol>` : noHits(response, options)}
       <div class="list-footer">
         ${hits.length >= limit && limit < MAX_LIMIT ? button(t("More"), showMore, { small: true }) : null}
         ${options.footer?.()}
@@ -70,9 +71,13 @@ function responseView(response, options) {
   `;
 }
 
-/** @param {SearchResponse} response */
-function noHits({ bestScore }) {
-  if (bestScore === null) return emptyState("search", t("No results"), t("Try different words or another mode."));
+/** @param {SearchResponse} response @param {ResultsOptions} options */
+function noHits({ bestScore }, options) {
+  if (bestScore === null) {
+    const clear = options.clearFilters();
+    const text = clear ? t("Try other words, or fewer filters.") : t("Try different words or another mode.");
+    return emptyState("search", t("No results"), text, clear ? button(t("Clear filters"), clear) : undefined);
+  }
   const showAnyway = button(t("Show the closest anyway"), () => setQuery({ min: "0" }));
   const text = t("The closest text has a score of {score}, which is below the lowest score that is shown.", {
     score: bestScore.toFixed(2),

@@ -46,6 +46,7 @@ export function searchPane(base, route) {
     param,
     toUrl,
     title: t("Search this base"),
+    clearFilters: () => (param("types") || param("min") ? () => setQuery({ types: null, min: null }) : null),
     tools: () => filterButton(param),
     footer: () => html`${() => (allows("admin") ? whyNotButton() : null)}`,
   };

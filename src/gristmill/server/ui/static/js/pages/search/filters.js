@@ -7,7 +7,7 @@ import { computed, each, effect, html, signal } from "../../core.js";
 import { formatNumber, t } from "../../i18n.js";
 import { button, iconButton } from "../../components/button.js";
 import { itemIcon } from "../../components/icon.js";
-import { countFilters, MAX_BASES, OPERATORS } from "../../search/criteria.js";
+import { countFilters, MAX_BASES, NO_FILTERS, OPERATORS } from "../../search/criteria.js";
 
 /** @import { Computed } from "../../core.js" */
 /** @import { Condition, Criteria, Operator } from "../../search/criteria.js" */
@@ -42,11 +42,7 @@ const check = (label, isChecked, onchange) =>
 
 /** @param {Computed<Criteria>} criteria @param {Change} change */
 export function filterPanel(criteria, change) {
-  const clear = () =>
-    change({
-      ...{ bases: [], types: [], parents: [], tags: [], conditions: [], other: {} },
-      ...{ after: "", before: "", minScore: null },
-    });
+  const clear = () => change(NO_FILTERS);
   const clearButton = () =>
     countFilters(criteria.value) ? button(t("Clear filters"), clear, { small: true, kind: "quiet" }) : null;
   const otherNote = () =>
