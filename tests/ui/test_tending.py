@@ -143,6 +143,80 @@ def test_thousands_are_selected_sorted_and_deleted(page: Page, ui_url: str, api:
     wait_for_items(api, base, lambda items: [item["title"] for item in items] == ["a shelf"])
 
 
+def test_everything_is_no_longer_selected_once_a_row_is_taken_out(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    """Nor after Escape, nor with another filter: a deletion takes what is ticked and no more, also with rows never loaded."""
+    base = api.create_base("Ticked out")
+    notes = [{"type": "note", "title": f"log {n:04}", "content": f"rye {n}"} for n in range(250)]
+    api.http.post(f"/api/knowledge-bases/{base}/items", json={"items": notes})
+    page.goto(f"{ui_url}/b/{base}")
+    tree, chosen = page.get_by_role("treegrid"), page.locator(".chosen b")
+    expect(page.get_by_role("row", name=re.compile("log 0001"))).to_be_visible()
+    tree.press("ControlOrMeta+a")
+    expect(chosen).to_have_text("250 selected")
+    tree.press("Escape")
+    expect(chosen).to_have_count(0)
+    for title in ("log 0001", "log 0002"):
+        page.get_by_role("row", name=re.compile(title)).click(modifiers=["ControlOrMeta"])
+    expect(chosen).to_have_text("2 selected")
+    tree.press("ControlOrMeta+a")
+    page.get_by_label("Filter by name").fill("log 000")
+    expect(page.get_by_role("row")).to_have_count(10)
+    expect(chosen).to_have_count(0)
+    page.get_by_label("Filter by name").fill("")
+    expect(page.get_by_role("row", name=re.compile("log 0012"))).to_be_visible()
+    tree.press("ControlOrMeta+a")
+    tree.press("End")
+    last = page.get_by_role("checkbox", name="Select log 0249")
+    expect(last).to_be_checked()  # it was loaded after everything was selected
+    page.get_by_role("row", name=re.compile("log 0249")).click(modifiers=["ControlOrMeta"])
+    expect(chosen).to_have_text("249 selected")
+    expect(last).not_to_be_checked()
+    tree.press("Delete")
+    page.get_by_role("dialog", name="Delete 249 items?").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("row", name=re.compile("log 0249"))).to_be_visible()
+    page.goto("about:blank")
+    wait_for_items(api, base, lambda items: [item["title"] for item in items] == ["log 0249"])
+
+
+def test_deletions_too_large_for_a_page_that_is_left_are_undone_too(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    """The rows are gone and come back, by a range and by a filter; the browser asks before such a deletion would be lost."""
+    base = api.create_base("Too many to keep")
+    for start in (0, 600):
+        notes = [
+            {"type": "note", "title": f"log {n:04}", "content": f"rye {n}"} for n in range(start, start + 600)
+        ]
+        api.http.post(f"/api/knowledge-bases/{base}/items", json={"items": notes})
+    page.goto(f"{ui_url}/b/{base}")
+    tree = page.get_by_role("treegrid")
+    expect(page.get_by_role("row", name=re.compile("log 0000"))).to_be_visible()
+    tree.focus()
+    for key, active in (("Home", "0000"), ("Space", "0000"), ("End", "1199"), ("Shift+Space", "1199")):
+        page.keyboard.press(key)
+        expect(page.get_by_role("row", name=f"log {active}")).to_have_class(re.compile("active"))
+    for choice in ("range", "everything"):
+        if choice == "everything":
+            tree.press("ControlOrMeta+a")
+        expect(page.get_by_text("1,200 selected")).to_be_visible()
+        tree.press("Delete")
+        dialog = page.get_by_role("dialog", name="Delete 1,200 items?")
+        expect(dialog).to_contain_text("You can undo this")
+        dialog.get_by_role("button", name="Delete").click()
+        expect(page.get_by_role("row", name=re.compile("log"))).to_have_count(0)
+        if choice == "range":
+            with page.expect_event("dialog") as question:
+                page.close(run_before_unload=True)
+            assert question.value.type == "beforeunload"
+            question.value.dismiss()
+        page.get_by_role("button", name="Undo").click()
+        expect(page.get_by_role("row", name=re.compile("log")).first).to_be_visible()
+    total = api.http.get(f"/api/knowledge-bases/{base}/tree", params={"limit": 1}).json()["total"]
+    assert total == 1200
+
+
 def test_items_are_tended_on_a_phone_in_chinese(browser: Browser, ui_url: str, api: ApiHelper) -> None:
     """By the menu of a row; the order is in the bar; axe finds nothing."""
     base = api.create_base("手机")

@@ -20,7 +20,10 @@ export class ApiError extends Error {
   }
 }
 
-/** @typedef {{query?: Record<string, unknown>, match?: string, signal?: AbortSignal}} RequestOptions */
+/**
+ * @typedef {{query?: Record<string, unknown>, match?: string, signal?: AbortSignal, keepalive?: boolean}}
+ *   RequestOptions `keepalive`: the browser has to finish the request although the page is being left
+ */
 
 /** @type {Set<(error: ApiError) => void>} */ const unauthorizedListeners = new Set();
 
@@ -78,7 +81,7 @@ async function send(method, path, body, options) {
       signal: options.signal,
       credentials: "same-origin",
       // A change is sent even if the person leaves the page at once. Browsers refuse this for large bodies.
-      keepalive: method !== "GET" && (content?.length ?? 0) < MAX_KEPT_ALIVE,
+      keepalive: options.keepalive ?? (method !== "GET" && (content?.length ?? 0) < MAX_KEPT_ALIVE),
     });
   } catch (error) {
     if (options.signal?.aborted) throw error;

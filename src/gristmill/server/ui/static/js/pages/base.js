@@ -50,7 +50,6 @@ function basePage(id, base, route) {
   const current = computed(() => route.value.params.item ?? null);
   const tree = createTree(id, route);
   const selection = createSelection(tree);
-  const selected = selection.ids;
   const role = ownRole(id);
   const queue = watchQueue(id, role);
   const canChange = computed(() => allows("admin") || queue.access.value === "allowed");
@@ -60,7 +59,7 @@ function basePage(id, base, route) {
     ...tendingActions(id, tree, selection, () => current.peek()),
   };
   const view = new TreeView(tree, actions, {
-    selected,
+    selection,
     current: () => current.value,
     isPhone: () => isPhone.value,
     canChange: () => canChange.value,

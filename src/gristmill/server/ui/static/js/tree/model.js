@@ -45,6 +45,7 @@ export class Tree {
     /** @type {Set<string>} deleted ids; late updates of them are ignored */ this.removedIds = new Set();
     /** @type {Set<string>} containers to open as soon as they are loaded */ this.idsToOpen = new Set();
     this.root = this.createBranch(null);
+    this.isHidden = false;
     this.epoch = 0;
     this.activeFetches = 0;
     this.isPausing = false;
@@ -79,16 +80,30 @@ export class Tree {
   async show(filter, order = null) {
     this.filter = filter;
     this.order = order;
-    this.epoch++;
-    this.byId.clear();
-    this.root = this.createBranch(null);
+    this.isHidden = false;
+    this.clear();
     await this.fetch(this.root, 0);
     this.resolveFirstRows();
   }
 
+  clear() {
+    this.epoch++;
+    this.byId.clear();
+    this.root = this.createBranch(null);
+  }
+
+  /** Shows no rows, because all are about to be deleted. @returns {() => void} shows those that there are then */
+  hide() {
+    this.isHidden = true;
+    this.clear();
+    this.root.pages.set(0, "loaded");
+    this.notify();
+    return () => void this.show(this.filter, this.order);
+  }
+
   /** @param {Branch} branch @param {number} page @returns {Promise<void>} */
   async fetch(branch, page) {
-    if (branch.pages.get(page) === "loading") return;
+    if (this.isHidden || branch.pages.get(page) === "loading") return;
     branch.pages.set(page, "loading");
     this.activeFetches++;
     const [epoch, refreshes] = [this.epoch, branch.refreshes];
@@ -205,6 +220,7 @@ export class Tree {
    * @param {Branch} branch @param {Iterable<number>} [visibleIndexes] indexes of the visible rows
    */
   refresh(branch, visibleIndexes = branch.rows.keys()) {
+    if (this.isHidden) return Promise.resolve([]);
     const pages = new Set([...visibleIndexes].map(pageOf));
     if (!pages.size) pages.add(0); // the total has to be known anyhow
     for (const [index, node] of branch.rows) {

@@ -19,7 +19,7 @@ export function createRow(row, view) {
   if (!row.peek().item) return placeholder(row);
   const item = () => /** @type {Item} */ (row.value.item ?? row.peek().item);
   const node = () => /** @type {import("./model.js").Node} */ (row.value.node);
-  const selected = () => view.state.selected.value.has(id);
+  const selected = () => view.isSelected(id);
   const { id, type } = item();
   // action buttons are created when the pointer enters, not for every row that scrolls by
   const hasPointer = signal(false);

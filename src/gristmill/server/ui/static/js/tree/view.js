@@ -7,9 +7,11 @@
 import { each, effect, html, signal } from "../core.js";
 import { t } from "../i18n.js";
 import { emptyState, isContainer } from "../components/status.js";
+import { showError } from "../components/toast.js";
 import { createRow } from "./row.js";
 
 /** @import { Signal } from "../core.js" */
+/** @import { Selection } from "../pages/base/selection.js" */
 /** @import { Branch, Item, Row, Tree } from "./model.js" */
 
 /** @typedef {import("./model.js").Node} Node */
@@ -25,7 +27,7 @@ const OVERSCAN = 240; // pixels of rows rendered above and below the visible one
 export class TreeView {
   /**
    * @param {Tree} tree @param {TreeActions} actions
-   * @param {{selected: Signal<Set<string>>, current: () => string | null, isPhone: () => boolean,
+   * @param {{selection: Selection, current: () => string | null, isPhone: () => boolean,
    *   canChange: () => boolean}} state
    */
   constructor(tree, actions, state) {
@@ -201,6 +203,12 @@ export class TreeView {
     return !this.tree.filter && (isContainer(node.item.type) || (node.item.childCount ?? 0) > 0);
   }
 
+  /** @param {string} id */
+  isSelected(id) {
+    const { all, ids } = this.state.selection;
+    return all.value || ids.value.has(id);
+  }
+
   /**
    * @param {Node} node @param {boolean} [range] to this row, however many are between: from the active one, or from the
    *   last selected one if keys have moved here from there
@@ -208,7 +216,9 @@ export class TreeView {
   async select(node, range = false) {
     if (!this.state.canChange()) return; // there is nothing to do with a selection
     const { selectedLast } = this;
-    const isByKeys = this.active.peek() === node.item.id && this.state.selected.peek().has(selectedLast?.id ?? "");
+    const { all, ids, spellOut } = this.state.selection;
+    if (all.peek() && (range || !(await spellOut()))) return;
+    const isByKeys = this.active.peek() === node.item.id && ids.peek().has(selectedLast?.id ?? "");
     const from = (isByKeys ? selectedLast?.id : this.active.peek()) ?? "";
     const last = this.tree.byId.get(from) ?? (selectedLast?.id === from ? selectedLast : null);
     const rows = this.rows.peek().filter((row) => row.node);
@@ -220,16 +230,17 @@ export class TreeView {
     }
     if (range && last?.parent === node.parent) {
       const [from, to] = [last.index, node.index].sort((x, y) => x - y);
-      return this.addToSelection(await this.tree.idsBetween(node.parent, from, to));
+      return this.addToSelection(await this.tree.idsBetween(node.parent, from, to).catch(showError) ?? []);
     }
-    const selection = new Set(this.state.selected.peek());
+    const selection = new Set(ids.peek());
     if (!selection.delete(node.item.id)) selection.add(node.item.id);
-    this.state.selected.value = selection;
+    ids.value = selection;
   }
 
   /** @param {string[]} ids */
   addToSelection(ids) {
-    this.state.selected.value = new Set([...this.state.selected.peek(), ...ids]);
+    const { selection } = this.state;
+    selection.ids.value = new Set([...selection.ids.peek(), ...ids]);
   }
 
   /** @param {number} y Activates the row at that position as soon as it is loaded, and scrolls it into view. */
@@ -277,7 +288,7 @@ export class TreeView {
     if (this.isOpening) return event.preventDefault();
     const node = this.tree.byId.get(this.active.peek() ?? "");
     const page = Math.max(1, Math.floor(this.box.clientHeight / this.tree.sizes.row()) - 1);
-    const selection = [...this.state.selected.peek()];
+    const selection = [...this.state.selection.ids.peek()];
     const chosen = selection.length ? selection : node ? [node.item.id] : [];
     const targets = this.state.canChange() ? chosen : [];
     /** @type {Record<string, () => void>} */
@@ -304,9 +315,7 @@ export class TreeView {
       t: () => targets.length && this.openDialog(this.actions.tag(targets)),
       r: () => targets.length && this.actions.reindex(targets),
       Delete: () => targets.length && this.actions.remove(targets),
-      Escape: () => {
-        this.state.selected.value = new Set();
-      },
+      Escape: () => this.state.selection.clear(),
     };
     const command = commands[event.key];
     if (!command) return;

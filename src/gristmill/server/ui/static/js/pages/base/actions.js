@@ -10,50 +10,52 @@ import { errorMessage, t } from "../../i18n.js";
 import { button } from "../../components/button.js";
 import { confirm, dialog } from "../../components/dialog.js";
 import { describeEstimate } from "../../components/estimate.js";
+import { statusOf } from "../../components/status.js";
 import { showError, toast } from "../../components/toast.js";
-import { holdDeletion } from "./held-deletion.js";
+import { holdDeletion, MAX_KEPT_IDS } from "./held-deletion.js";
 
 /** @import { ApiError } from "../../api.js" */
 /** @import { Item, Tree } from "../../tree/model.js" */
 
 /** @typedef {{itemIds: string[]} | {filter: Record<string, unknown>}} Chosen */
 
-const MAX_IDS = 1000; // ids of one request: more would not go out when the person leaves the page
-
 /**
  * @param {string} base @param {string[]} ids of the rows @param {Tree} tree @param {() => void} onconfirm
- * @param {{chosen?: Chosen, count?: number}} [all] more than the rows: what a filter selects, and how many that are
+ * @param {{filter: Record<string, unknown>, count: number} | null} [everything] what all rows have in common, and how
+ *   many they are, if they are too many to be named
  */
-export async function remove(base, ids, tree, onconfirm, all = {}) {
+export async function remove(base, ids, tree, onconfirm, everything = null) {
   const items = ids.flatMap((id) => tree.byId.get(id)?.item ?? []);
-  const n = all.count ?? ids.length;
+  const n = everything?.count ?? ids.length;
   if (!(await confirmRemoval(items, n))) return;
   onconfirm();
-  const restore = tree.remove(ids);
-  const isFiltered = all.chosen !== undefined && "filter" in all.chosen;
+  const restore = everything ? tree.hide() : tree.remove(ids);
+  const refresh = () => Promise.all(tree.branches().map((branch) => tree.refresh(branch)));
   const undo = () => {
     restore();
-    if (isFiltered) tree.refresh(tree.root);
+    refresh(); // others may have changed it meanwhile
   };
-  const url = `/knowledge-bases/${base}/items/delete`;
-  const send = async () => {
+  const bodies = everything ? [{ filter: everything.filter }] : inBatches(ids).map((itemIds) => ({ itemIds }));
+  const send = async (/** @type {boolean} */ isLeaving) => {
     try {
-      if (all.chosen && isFiltered) await api.post(url, all.chosen);
-      else {
-        for (let start = 0; start < ids.length; start += MAX_IDS) {
-          await api.post(url, { itemIds: ids.slice(start, start + MAX_IDS) });
-        }
+      for (const body of bodies) {
+        await api.post(`/knowledge-bases/${base}/items/delete`, body, { keepalive: isLeaving || undefined });
       }
-      if (isFiltered) tree.refresh(tree.root);
+      if (everything) restore();
+      else if (items.length < ids.length) await refresh(); // rows that were never loaded
     } catch (error) {
       undo();
       showError(error);
     }
   };
   const text = n === 1 && items[0] ? t("Deleted {title}", { title: items[0].title }) : t("Deleted {n} items", { n });
-  if (ids.length <= MAX_IDS || isFiltered) return holdDeletion(text, send, undo);
-  await send();
-  toast(text);
+  holdDeletion(text, send, undo, everything ? 1 : ids.length);
+}
+
+/** @param {string[]} ids @returns {string[][]} as many as one request can have when the person leaves the page */
+function inBatches(ids) {
+  const count = Math.ceil(ids.length / MAX_KEPT_IDS);
+  return Array.from({ length: count }, (_, i) => ids.slice(i * MAX_KEPT_IDS, (i + 1) * MAX_KEPT_IDS));
 }
 
 /** @param {Item[]} items @param {number} n @returns {Promise<boolean>} */
@@ -114,11 +116,17 @@ export async function reindex(base, ids, tree, onActive = "reject") {
 /** @param {string} id @param {Tree} [tree] */
 const titleOf = (id, tree) => tree?.byId.get(id)?.item.title ?? id;
 
-/** @param {ApiError} apiError @returns {[string, string][]} */
+/**
+ * The items that the server names, each as "title is status".
+ * @param {ApiError} apiError @returns {[string, string][]}
+ */
 function blockingItems(apiError) {
-  /** @type {[string, string][]} */
-  const items = apiError.errors.map((item) => [item.title ?? item.itemId ?? "", item.status ?? item.message ?? ""]);
-  return items.length ? items : [["", apiError.message]];
+  /** @returns {[string, string]} */
+  const describe = (/** @type {{message: string}} */ { message }) => {
+    const [, title, status] = /^([^]*) is (\w+)$/.exec(message) ?? [message, message, ""];
+    return [title, status && statusOf({ type: "file", status, progress: 0 }).word];
+  };
+  return apiError.errors.length ? apiError.errors.map(describe) : [["", apiError.message]];
 }
 
 /** @param {string} title @param {[string, string][]} list @param {(choice: "skip" | "after") => void} [retry] */

@@ -2,7 +2,8 @@
 /**
  * Deletions that can be undone for a few seconds. A deletion that the server has accepted is final, so the request is
  * held back here: the rows are gone at once, a message counts down, and the request goes out when the time is over or
- * the person leaves the page. Until then the server still has the items, for everyone.
+ * the person leaves the page. Until then the server still has the items, for everyone. A browser sends no more than
+ * 64 KiB for a page that is left: where the ids are more, it asks the person to stay.
  */
 
 import { signal } from "../../core.js";
@@ -10,30 +11,36 @@ import { t } from "../../i18n.js";
 import { toast } from "../../components/toast.js";
 
 const SECONDS = 6;
-/** @type {Set<() => void>} deletions that have not been sent */ const held = new Set();
+export const MAX_KEPT_IDS = 1000; // 39 bytes each
+/** @type {Map<(isLeaving: boolean) => void, number>} deletions that were not sent, and how many ids they have */
+const held = new Map();
 
 addEventListener("pagehide", () => {
-  for (const send of [...held]) send(); // with `keepalive`, so that the browser finishes it without the page
+  for (const send of [...held.keys()]) send(true);
+});
+addEventListener("beforeunload", (event) => {
+  if ([...held.values()].reduce((sum, ids) => sum + ids, 0) > MAX_KEPT_IDS) event.preventDefault();
 });
 
 /**
- * @param {string} text what was deleted @param {() => unknown} send sends the request
- * @param {() => void} undo shows the items again
+ * @param {string} text what was deleted
+ * @param {(isLeaving: boolean) => unknown} send sends the request; when the person leaves, the browser has to finish it
+ * @param {() => void} undo shows the items again @param {number} ids how many the request has
  */
-export function holdDeletion(text, send, undo) {
+export function holdDeletion(text, send, undo, ids) {
   const left = signal(SECONDS);
   const end = () => {
     held.delete(sendNow);
     clearInterval(interval);
     closeToast();
   };
-  const sendNow = () => {
+  const sendNow = (/** @type {boolean} */ isLeaving) => {
     end();
-    send();
+    send(isLeaving);
   };
   const interval = setInterval(() => {
     left.value--;
-    if (left.peek() <= 0) sendNow();
+    if (left.peek() <= 0) sendNow(false);
   }, 1000);
   const onclick = () => {
     if (!held.has(sendNow)) return;
@@ -42,5 +49,5 @@ export function holdDeletion(text, send, undo) {
   };
   const message = () => `${text} · ${t("{s} s", { s: left.value })}`;
   const closeToast = toast(message, { lasting: true, action: { label: t("Undo"), onclick } });
-  held.add(sendNow);
+  held.set(sendNow, ids);
 }

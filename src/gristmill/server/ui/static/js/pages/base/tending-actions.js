@@ -3,6 +3,7 @@
 
 import { go, setQuery } from "../../router.js";
 import { confirmReindex, reindex, remove } from "./actions.js";
+import { MAX_KEPT_IDS } from "./held-deletion.js";
 
 /** @import { Item, Tree } from "../../tree/model.js" */
 /** @import { Selection } from "./selection.js" */
@@ -25,14 +26,22 @@ export function tendingActions(base, tree, selection, current) {
       if (await confirmReindex(base, chosen(ids), count(ids))) await reindex(base, chosen(ids), tree);
     },
     /** @param {string[]} ids */
-    remove: (ids) =>
-      remove(base, ids, tree, () => {
-        const isEverything = isAll(ids);
+    remove: async (ids) => {
+      // By their ids where that is possible: until it is sent, other items may come to match, or these cease to.
+      if (isAll(ids) && selection.count.peek() <= MAX_KEPT_IDS) {
+        if (!(await selection.spellOut())) return;
+        ids = [...selection.ids.peek()];
+      }
+      const chosen = selection.body();
+      const everything = isAll(ids) && "filter" in chosen ? { ...chosen, count: count(ids) } : null;
+      await remove(base, ids, tree, () => {
         const left = [...selection.ids.peek()].filter((other) => !ids.includes(other));
         selection.clear();
-        if (!isEverything) selection.ids.value = new Set(left);
-        if (ids.includes(current() ?? "")) go(`/b/${base}${location.search}`);
-      }, isAll(ids) ? { chosen: chosen(ids), count: count(ids) } : {}),
+        if (!everything) selection.ids.value = new Set(left);
+        const open = current() ?? "";
+        if (everything ? tree.byId.has(open) : ids.includes(open)) go(`/b/${base}${location.search}`);
+      }, everything);
+    },
     /** @param {Item} item */
     rename: async (item) => (await dialogs()).openRename(item, tree),
     /** @param {Item} item */
