@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from playwright.sync_api import Browser, FilePayload, Page, expect
+from playwright.sync_api import Browser, FilePayload, Page, Route, expect
 
 from tests.gristmill_process import run_serve
 from tests.ui.blocking_embedder import HELD_MARKER, hold_embedding
@@ -63,6 +63,34 @@ def test_the_progress_of_a_hundred_dropped_files_never_falls(page: Page, ui_url:
     hit.click()
     expect(page).to_have_url(re.compile(r"/i/.*/read\?.*chunk="))
     expect(page.locator(".text-block.passage").last).to_contain_text("Stone number 42 turns.")
+
+
+def test_uploads_that_overlap_have_failures_of_their_own_and_stop_as_a_whole(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    """The end of one says nothing of the other, and what was refused stays; Stop also ends what was not begun."""
+    base = api.create_base("Two drops")
+    waiting: list[Route] = []
+    page.route("**/files", lambda route: waiting.append(route))
+    page.goto(f"{ui_url}/b/{base}")
+    expect(page.get_by_text("Nothing here yet")).to_be_visible()
+    panels = page.locator(".upload")
+    for count, names in enumerate((["rye.md", "oats.md"], ["spelt.md"]), start=1):
+        with page.expect_request("**/files"):
+            page.evaluate(_DROP, [[name, f"# {name}"] for name in names])
+        expect(panels).to_have_count(count)
+    waiting[0].continue_()
+    expect(page.get_by_text("Added 2 files")).to_be_visible()
+    expect(panels).to_have_count(1)
+    waiting[1].fulfill(status=413, json={"code": "request_too_large", "detail": "The request is too large."})
+    expect(panels).to_contain_text("The request is too large.")
+    panels.get_by_role("button", name="Close").click()
+    waiting.clear()
+    page.evaluate(_DROP, [[f"{n:03}.md", "# Millet"] for n in range(501)])  # three requests, two at a time
+    panels.get_by_role("button", name="Stop").click()
+    expect(panels.get_by_role("button", name="Send again")).to_be_visible()
+    expect(panels.get_by_text("stopped")).to_have_count(3)
+    assert len(waiting) == 2
 
 
 def test_a_row_deleted_while_it_is_indexed_disappears_for_good(

@@ -173,6 +173,7 @@ export function upload(path, form, progress, signal) {
       else reject(errorFrom(request.status, request.responseText));
     };
     signal?.addEventListener("abort", () => request.abort());
-    request.send(form);
+    if (signal?.aborted) reject(new DOMException("aborted", "AbortError"));
+    else request.send(form);
   });
 }

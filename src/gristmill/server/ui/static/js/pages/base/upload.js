@@ -1,7 +1,8 @@
 // @ts-check
 /**
  * Uploads of dropped or chosen files and folders: a few requests at a time, with progress in bytes. A request that
- * fails is listed with its files and can be retried; the others go on.
+ * fails is listed with its files and can be retried; the others go on. An upload that is begun during another one has
+ * progress and failures of its own.
  */
 
 import { api, upload } from "../../api.js";
@@ -19,8 +20,8 @@ import { toast } from "../../components/toast.js";
 /** @typedef {{file: File, folder: string}} PickedFile */
 /** @typedef {{files: File[], folder: string, size: number}} UploadBatch */
 /**
- * @typedef {{base: string, files: number, size: number, sent: number, done: number, failed: {name: string,
- *   reason: string}[], retryable: UploadBatch[]}} UploadState
+ * @typedef {{id: number, base: string, files: number, size: number, sent: number, done: number, failed: {name: string,
+ *   reason: string}[], retryable: UploadBatch[], abort: AbortController}} UploadState
  */
 
 const MAX_BATCH_FILES = 250; // per request; the server accepts 1,000
@@ -29,8 +30,13 @@ const CONCURRENCY = 2;
 
 /** The number of files that have not arrived yet. */
 export const pending = signal(0);
-const current = signal(/** @type {UploadState | null} */ (null));
-/** @type {AbortController | null} */ let abort = null;
+const uploads = signal(/** @type {UploadState[]} */ ([]));
+let nextId = 1;
+
+/** @param {number} id */
+const closeUpload = (id) => {
+  uploads.value = uploads.peek().filter((other) => other.id !== id);
+};
 
 /** @param {PickedFile[]} picked @returns {UploadBatch[]} */
 function toBatches(picked) {
@@ -82,37 +88,37 @@ export async function estimateFiles(base, picked) {
 async function sendBatches(base, queue, tree) {
   const files = queue.reduce((n, batch) => n + batch.files.length, 0);
   const size = queue.reduce((n, batch) => n + batch.size, 0);
-  abort = new AbortController();
-  current.value = { base, files, size, sent: 0, done: 0, failed: [], retryable: [] };
+  const counts = { files, size, sent: 0, done: 0 };
+  /** @type {UploadState} */
+  let state = { id: nextId++, base, ...counts, failed: [], retryable: [], abort: new AbortController() };
+  uploads.value = [...uploads.peek(), state];
   pending.value += files;
   /** @type {Map<UploadBatch, number>} */ const sentBytes = new Map();
   const update = (/** @type {Partial<UploadState>} */ changes) => {
-    const state = current.peek();
-    if (state) current.value = { ...state, sent: [...sentBytes.values()].reduce((a, b) => a + b, 0), ...changes };
+    state = { ...state, sent: [...sentBytes.values()].reduce((a, b) => a + b, 0), ...changes };
+    uploads.value = uploads.peek().map((other) => (other.id === state.id ? state : other));
   };
   const waiting = [...queue];
   const sendNext = async () => {
     for (let batch = waiting.shift(); batch; batch = waiting.shift()) {
-      await sendBatch(base, batch, tree, sentBytes, update);
+      await sendBatch(base, batch, tree, sentBytes, () => state, update);
     }
   };
   await Promise.all(Array.from({ length: CONCURRENCY }, sendNext));
-  const finished = current.peek();
-  if (finished && !finished.failed.length) {
-    current.value = null;
-    toast(t("Added {n} files", { n: finished.done }));
+  if (!state.failed.length) {
+    closeUpload(state.id);
+    toast(t("Added {n} files", { n: state.done }));
   }
 }
 
 /**
- * @param {string} base @param {UploadBatch} batch @param {Tree} tree
- * @param {Map<UploadBatch, number>} sentBytes @param {(changes: Partial<UploadState>) => void} update
+ * @param {string} base @param {UploadBatch} batch @param {Tree} tree @param {Map<UploadBatch, number>} sentBytes
+ * @param {() => UploadState} state @param {(changes: Partial<UploadState>) => void} update
  */
-async function sendBatch(base, batch, tree, sentBytes, update) {
+async function sendBatch(base, batch, tree, sentBytes, state, update) {
   const form = new FormData();
   for (const file of batch.files) form.append("files", file, file.name);
   if (batch.folder) form.append("metadata", JSON.stringify({ folder: batch.folder }));
-  const state = () => /** @type {UploadState} */ (current.peek());
   try {
     const response = await upload(
       `/knowledge-bases/${base}/files`,
@@ -121,7 +127,7 @@ async function sendBatch(base, batch, tree, sentBytes, update) {
         sentBytes.set(batch, (batch.size * sent) / (total || 1));
         update({});
       },
-      abort?.signal,
+      state().abort.signal,
     );
     sentBytes.set(batch, batch.size);
     const failed = response.failed.map((/** @type {any} */ failure) => ({
@@ -130,7 +136,6 @@ async function sendBatch(base, batch, tree, sentBytes, update) {
     }));
     update({ done: state().done + response.created.length, failed: [...state().failed, ...failed] });
     for (const branch of tree.apply(response.created)) tree.refresh(branch);
-    putBase(await api.get(`/knowledge-bases/${base}`)); // before they stop counting as pending
   } catch (error) {
     const isAborted = error instanceof DOMException;
     const reason = isAborted ? t("stopped") : /** @type {Error} */ (error).message;
@@ -138,16 +143,16 @@ async function sendBatch(base, batch, tree, sentBytes, update) {
       failed: [...state().failed, { name: t("{n} files", { n: batch.files.length }), reason: reason }],
       retryable: [...state().retryable, batch],
     });
-  } finally {
-    pending.value -= batch.files.length;
   }
+  // Before they stop counting as pending. If it can't be fetched, the next change of the base brings it.
+  await api.get(`/knowledge-bases/${base}`).then(putBase, () => {});
+  pending.value -= batch.files.length;
 }
 
 /** @param {string} base @param {Tree} tree The panel that shows the progress of uploads. */
 export function uploadPanel(base, tree) {
-  return html`<div class="uploads">${() => (current.value?.base === base
-    ? progressPanel(current.value, tree)
-    : null)}</div>`;
+  const panels = () => uploads.value.filter((state) => state.base === base).map((state) => progressPanel(state, tree));
+  return html`<div class="uploads">${panels}</div>`;
 }
 
 /** @param {UploadState} state @param {Tree} tree */
@@ -155,17 +160,20 @@ function progressPanel(state, tree) {
   const unsent = state.retryable.reduce((n, batch) => n + batch.files.length, 0);
   const isFinished = state.done + unsent + state.failed.length - state.retryable.length >= state.files;
   const title = isFinished ? t("{n} files added", { n: state.done }) : t("Uploading {n} files", { n: state.files });
-  const close = () => {
-    current.value = null;
+  const close = () => closeUpload(state.id);
+  const retry = () => {
+    close();
+    sendBatches(state.base, state.retryable, tree);
   };
-  const retry = () => sendBatches(state.base, state.retryable, tree);
   return html`
     <div class="upload">
       <div class="upload-head">
         ${icon("upload")}
         <b>${title}</b>
         <span class="dim small-text">${formatBytes(state.sent)} / ${formatBytes(state.size)}</span>
-        ${isFinished ? iconButton(t("Close"), "close", close) : iconButton(t("Stop"), "close", () => abort?.abort())}
+        ${isFinished
+          ? iconButton(t("Close"), "close", close)
+          : iconButton(t("Stop"), "close", () => state.abort.abort())}
       </div>
       ${bar(state.size ? (100 * state.sent) / state.size : 100)}
       ${state.failed.length ? html`<ul class="reasons">${state.failed.slice(0, 5).map(failureRow)}</ul>` : null}
