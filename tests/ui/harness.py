@@ -102,6 +102,7 @@ def profile(
     language: str = "en-US",
     *,
     touch: bool = False,
+    timezone: str | None = None,
 ) -> Generator[Tabs]:
     """A fresh profile. It collects the errors of its pages, also policy violations. Network errors are ignored: tests cause
     them on purpose. With `touch`, no pointer hovers."""
@@ -109,6 +110,7 @@ def profile(
         viewport={"width": size[0], "height": size[1]},
         color_scheme=theme,
         locale=language,
+        timezone_id=timezone,
         has_touch=touch,
         is_mobile=touch,
         ignore_https_errors=reverse_proxy.BEHIND_NGINX,

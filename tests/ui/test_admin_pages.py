@@ -1,15 +1,17 @@
 """Connectors, queue, events and settings, used in a browser against a real server."""
 
 import re
+from datetime import date
 from uuid import uuid4
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.connectors.fakes.github import FakeGitHub
 from tests.connectors.fakes.tool import serve_fake
 from tests.embedding import endpoint
-from tests.ui.harness import ApiHelper, violations
+from tests.ui.harness import ApiHelper, profile, violations
+from tests.wait_until import wait_without_loop
 
 _BOTH_DIED_AGAIN = """async (url) => {
   const { items } = await (await fetch(url)).json();
@@ -213,6 +215,17 @@ def test_events_appear_in_the_timeline_and_can_be_filtered(page: Page, ui_url: s
     expect(page.get_by_text("was indexed as version")).to_have_count(0)
     group.press("Enter")
     expect(page.get_by_text("was indexed as version")).to_have_count(5)
+    other = api.create_base(f"{name} other")
+    ids = [item["id"] for item in api.http.get(f"/api/knowledge-bases/{base}/items").json()["items"]]
+    api.http.patch(f"/api/knowledge-items/{ids[0]}", json={"title": "spelt on the stones"})
+    expect(page.get_by_text("1 item was changed: title")).to_be_visible()
+    api.http.post(
+        f"/api/knowledge-bases/{base}/items/reindex", json={"itemIds": ids[:2], "onActive": "after"}
+    )
+    expect(page.get_by_text("2 items are being reindexed")).to_be_visible()
+    moved = {"itemIds": ids[1:2], "toBaseId": other}
+    wait_without_loop(lambda: api.http.post(f"/api/knowledge-bases/{base}/items/move", json=moved).is_success)
+    expect(page.get_by_text(f"1 item was moved from {name} to {name} other")).to_be_visible()
     api.add_unreadable_files(base, "bad.bin")
     expect(page.locator(".event.problem")).to_contain_text("neither text nor")
     assert violations(page) == []
@@ -415,3 +428,15 @@ def test_a_budget_is_estimated_set_used_up_and_removed(page: Page, ui_url: str, 
     page.get_by_role("dialog").get_by_role("button", name="Remove", exact=True).click()
     expect(row).to_have_count(0)
     page.wait_for_function(_IS_COMPLETED, arg=[base, 2])
+
+
+def test_usage_is_shown_on_the_day_that_the_server_counts_it(
+    browser: Browser, ui_url: str, api: ApiHelper
+) -> None:
+    """Also west of Greenwich, where that day begins in the evening before."""
+    api.add_notes(api.create_base(unique_name("counted")), "rye")
+    wait_without_loop(lambda: api.http.get("/api/usage").json()["items"])
+    day = date.fromisoformat(api.http.get("/api/usage").json()["items"][0]["day"])
+    with profile(browser, timezone="Pacific/Honolulu") as tabs:
+        row = tabs.open(f"{ui_url}/settings/usage").get_by_role("list", name="Usage").get_by_role("listitem")
+        expect(row.first).to_contain_text(f"{day:%A, %B} {day.day}")

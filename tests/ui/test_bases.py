@@ -7,6 +7,7 @@ import psycopg
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
+from tests.ui.blocking_embedder import HELD_MARKER, hold_embedding
 from tests.ui.harness import PHONE, ApiHelper, ServerSetup, profile, violations
 from tests.wait_until import wait_without_loop
 
@@ -198,6 +199,11 @@ def test_content_is_added_by_the_dialog_which_shows_errors(page: Page, ui_url: s
     (site,) = api.http.get(f"/api/knowledge-bases/{base}/items").json()["items"]
     assert (site["type"], site["source"]["maxPages"], site["source"]["maxDepth"]) == ("site", 7, 5)
     assert (site["source"]["include"], site["source"]["render"]) == (["/docs/*", "/guide/*"], "always")
+    page.goto(f"{ui_url}/b/{base}?add=url")
+    dialog.get_by_label("URLs").fill("http://127.0.0.1:9/emmer\nhtp://oops")
+    dialog.get_by_role("button", name="Add", exact=True).click()
+    expect(dialog.get_by_role("alert")).to_contain_text("htp://oops")
+    expect(dialog.get_by_label("URLs")).to_have_value("htp://oops")  # or the other would be added again
     page.goto(f"{ui_url}/b/{base}?add=note")
     dialog.get_by_label("Title").fill("Emmer")
     dialog.get_by_label("Text").fill("Emmer is an old wheat.")
@@ -352,3 +358,31 @@ def test_a_chinese_browser_gets_chinese_pages(
         page = tabs.open(f"{ui_url}/b/{base}")
         expect(page.get_by_role("button", name="添加内容").first).to_be_visible()
         expect(page.get_by_role("row", name=re.compile("Dressing"))).to_contain_text("已索引")
+
+
+def test_what_the_server_says_of_fields_and_items_is_chinese_too(
+    browser: Browser, ui_url: str, ui_setup: ServerSetup, api: ApiHelper
+) -> None:
+    """Of a field of a form, of one of several addresses, and of items that are being processed."""
+    base = api.create_base("磨坊")
+    with profile(browser, language="zh-CN") as tabs:
+        page = tabs.open(f"{ui_url}/settings/people")
+        dialog, error = page.get_by_role("dialog"), page.get_by_role("alert")
+        page.get_by_role("button", name="新建用户").click()
+        dialog.get_by_label("邮箱地址").fill("ann@example.org")
+        dialog.get_by_label("密码").fill("short")
+        dialog.get_by_role("button", name="创建").click()
+        expect(error).to_have_text("须为 10 到 1000 个字符。")
+        page.goto(f"{ui_url}/b/{base}?add=url")
+        dialog.get_by_label("网址").fill("http://127.0.0.1:9/\nhtp://oops")
+        dialog.get_by_role("button", name="添加", exact=True).click()
+        expect(error).to_have_text("htp://oops: 不是有效的 http 或 https 地址。")
+        page.keyboard.press("Escape")
+        with hold_embedding(ui_setup.embedder):
+            api.add_notes(base, f"Rye waits {HELD_MARKER}")
+            row = page.get_by_role("row", name=re.compile("Rye waits"))
+            expect(row).to_contain_text("向量化")
+            row.hover()
+            row.get_by_role("button", name="重建索引").click()
+            expect(dialog.get_by_role("listitem")).to_have_text(re.compile(r"Rye waits[\s\S]*向量化\s*$"))
+        assert tabs.errors == []

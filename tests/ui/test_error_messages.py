@@ -2,6 +2,7 @@
 
 import re
 
+from gristmill.events.event import EVENTS
 from tests.docs.pages import ROOT, read
 
 _FOLDER = ROOT / "src/gristmill/server/ui/static/js/locales"
@@ -45,6 +46,12 @@ def test_every_code_of_the_server_has_a_chinese_message() -> None:
     )
     assert documented_codes() - translated == set()
     assert {code for code in translated if not code.startswith("why_")} - documented_codes() <= {"paused"}
+
+
+def test_every_event_has_words_in_the_timeline() -> None:
+    """One without would be shown by the name of its class."""
+    rows = read("src/gristmill/server/ui/static/js/pages/events/event-rows.js")
+    assert {kind.type for kind in EVENTS} - set(re.findall(r"^  (\w+):", rows, re.MULTILINE)) == set()
 
 
 def test_a_text_has_one_translation_in_every_file() -> None:

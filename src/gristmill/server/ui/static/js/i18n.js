@@ -39,7 +39,9 @@ const numberFormat = new Intl.NumberFormat(locale);
 const pluralRules = new Intl.PluralRules(locale);
 const relativeFormat = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "short" });
 const dateTimeFormat = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short" });
-const dayFormat = new Intl.DateTimeFormat(locale, { weekday: "long", day: "numeric", month: "long" });
+const DAY = /** @type {const} */ ({ weekday: "long", day: "numeric", month: "long" });
+const dayFormat = new Intl.DateTimeFormat(locale, DAY);
+const utcDayFormat = new Intl.DateTimeFormat(locale, { ...DAY, timeZone: "UTC" });
 const dateFormat = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeZone: "UTC" });
 const languageNames = new Intl.DisplayNames(locale, { type: "language" });
 const timeFormat = new Intl.DateTimeFormat(locale, { timeStyle: "medium" });
@@ -85,6 +87,21 @@ export function errorMessage(code, message) {
     : entry.other.replace("{message}", message);
 }
 
+/** @type {[RegExp, string][]} */
+const fieldTexts = [];
+
+/** @param {[RegExp, string][]} additional What the server says of single fields, for pages with forms. */
+export const addFieldTexts = (additional) => void fieldTexts.splice(0, 0, ...additional);
+
+/** @param {string} message What is wrong with one field of a form, in the user's language. */
+export function fieldMessage(message) {
+  for (const [pattern, text] of fieldTexts) {
+    const found = pattern.exec(message);
+    if (found) return text.replace(/\{(\d)\}/g, (_, n) => found[Number(n)] ?? "");
+  }
+  return message;
+}
+
 /** @param {{code?: string, message?: string} | null | undefined} problem an error as part of a response */
 export const problemMessage = (problem) => errorMessage(problem?.code, problem?.message ?? "");
 
@@ -127,15 +144,17 @@ export function formatDuration(seconds) {
 
 /** @param {string | Date} when */
 export const formatDateTime = (when) => dateTimeFormat.format(new Date(when));
-/** @param {string | Date} when */
-export const formatDay = (when) => dayFormat.format(new Date(when));
+/** @param {string} when A time, or a day, which is the same in all time zones. */
+export const formatDay = (when) => (isDate(when) ? utcDayFormat : dayFormat).format(new Date(when));
+/** @param {string} text */
+const isDate = (text) => /^\d{4}-\d\d-\d\d$/.test(text);
 /** @param {string | Date} when */
 export const formatTime = (when) => timeFormat.format(new Date(when));
 /** @param {string} text An ISO 8601 time or date of a document; as it is where it is neither. */
 export function formatIsoTime(text) {
   if (Number.isNaN(Date.parse(text))) return text;
   if (/T/.test(text)) return formatDateTime(text);
-  return /^\d{4}-\d\d-\d\d$/.test(text) ? dateFormat.format(new Date(text)) : text; // the same day in all time zones
+  return isDate(text) ? dateFormat.format(new Date(text)) : text; // the same day in all time zones
 }
 /** @param {string} code The name of the language with this code. */
 export const languageName = (code) => languageNames.of(code) ?? code;

@@ -2,7 +2,7 @@
 /** Forms: fields with a label, a hint and an error, and whole forms generated from JSON schemas. */
 
 import { html, signal } from "../core.js";
-import { t } from "../i18n.js";
+import { fieldMessage, t } from "../i18n.js";
 
 /** @import { Signal } from "../core.js" */
 
@@ -18,7 +18,7 @@ export const labelFor = (name) => {
 /** @param {any} error @returns {Record<string, string>} the messages of an API error for single fields */
 export const fieldErrors = (error) =>
   Object.fromEntries(
-    (error.errors ?? []).map((/** @type {any} */ fieldError) => [fieldError.field, fieldError.message]),
+    (error.errors ?? []).map((/** @type {any} */ { field, message }) => [field, fieldMessage(message)]),
   );
 
 let lastId = 0;

@@ -122,5 +122,15 @@ export const messages = {
   "{n} items failed": { one: "{n} item failed", other: "{n} items failed" },
   "{n} deletions were requested": { one: "{n} deletion was requested", other: "{n} deletions were requested" },
   "{n} deletions were completed": { one: "{n} deletion was completed", other: "{n} deletions were completed" },
+  "{n} items were changed: {what}": {
+    one: "{n} item was changed: {what}",
+    other: "{n} items were changed: {what}",
+  },
+  "{n} items were moved from {from} to {to}": {
+    one: "{n} item was moved from {from} to {to}",
+    other: "{n} items were moved from {from} to {to}",
+  },
+  "{n} changes of items": { one: "{n} change of items", other: "{n} changes of items" },
+  "{n} reindexes were requested": { one: "{n} reindex was requested", other: "{n} reindexes were requested" },
   "{n} items are being reindexed": { one: "{n} item is being reindexed", other: "{n} items are being reindexed" },
 };

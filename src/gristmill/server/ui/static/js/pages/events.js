@@ -33,6 +33,8 @@ const KINDS = {
     "ContainerExpanded",
     "ItemsDeleted",
     "ItemsRemoved",
+    "ItemsChanged",
+    "ItemsMoved",
     "ReindexAccepted",
   ],
   bases: [

@@ -4,7 +4,7 @@
 import { api } from "../../api.js";
 import { refreshBases } from "../../bases.js";
 import { html, signal } from "../../core.js";
-import { t } from "../../i18n.js";
+import { problemMessage, t } from "../../i18n.js";
 import { button } from "../../components/button.js";
 import { dialog } from "../../components/dialog.js";
 import { describeEstimate } from "../../components/estimate.js";
@@ -20,6 +20,15 @@ import { estimateFiles, sendFiles } from "./upload.js";
 /** @import { Tree } from "../../tree/model.js" */
 
 let isOpen = false;
+
+/** Some entries were refused; the others are added. */
+class PartlyAdded extends Error {
+  /** @param {string} message @param {string[]} refused */
+  constructor(message, refused) {
+    super(message);
+    this.refused = refused;
+  }
+}
 
 /** @param {string} base @param {string} kind @param {Tree} tree */
 export function openAdd(base, kind, tree) {
@@ -56,11 +65,15 @@ function addForm(base, kind, tree, close) {
   const submit = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     errorText.value = "";
+    const form = /** @type {HTMLFormElement} */ (event.target);
     try {
-      await addItems(base, chosen.peek(), new FormData(/** @type {HTMLFormElement} */ (event.target)), tree);
+      await addItems(base, chosen.peek(), new FormData(form), tree);
       close();
     } catch (error) {
-      errorText.value = /** @type {ApiError} */ (error).message;
+      errorText.value = /** @type {Error} */ (error).message;
+      const urls = form.elements.namedItem("urls");
+      // Only these are sent again, or the others would be added twice.
+      if (error instanceof PartlyAdded && urls instanceof HTMLTextAreaElement) urls.value = error.refused.join("\n");
     }
   };
   const estimate = async (/** @type {Event} */ event) => {
@@ -279,8 +292,8 @@ async function addItems(base, kind, form, tree) {
   for (const branch of tree.apply(created)) tree.refresh(branch);
   refreshBases(base);
   if (failed.length) {
-    const messages = failed.map((/** @type {any} */ failure) => `${failure.path}: ${failure.error.message}`);
-    throw new Error(messages.join(" "));
+    const messages = failed.map((/** @type {any} */ { path, error }) => `${path}: ${problemMessage(error)}`);
+    throw new PartlyAdded(messages.join(" "), failed.map((/** @type {any} */ { path }) => path));
   }
   toast(t("Added {n} items", { n: created.length }));
 }

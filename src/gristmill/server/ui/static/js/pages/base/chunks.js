@@ -95,7 +95,7 @@ export function chunksTab(id, route, canChange = false) {
   const footer = () => {
     if (!cursor.value) return null;
     const label = t("Load more ({n} shown)", { n: chunks.value.length });
-    return html`<div class="list-footer">${button(label, loadMore, { small: true })}</div>`;
+    return html`<div class="list-footer">${button(label, () => loadMore().catch(showError), { small: true })}</div>`;
   };
   return html`<div class="chunks-list" @keydown=${move}>${content}${footer}</div>`;
 }

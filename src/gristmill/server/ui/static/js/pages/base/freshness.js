@@ -3,7 +3,7 @@
 
 import { api } from "../../api.js";
 import { html, signal } from "../../core.js";
-import { formatDateTime, t } from "../../i18n.js";
+import { formatDateTime, problemMessage, t } from "../../i18n.js";
 import { button } from "../../components/button.js";
 import { dialog } from "../../components/dialog.js";
 import { showError, toast } from "../../components/toast.js";
@@ -24,7 +24,7 @@ export function freshnessFacts(item) {
     freshness.nextCheckAt ? t("next {when}", { when: formatDateTime(freshness.nextCheckAt) }) : "",
   ];
   if (times.some(Boolean)) facts.push([t("Checks"), times.filter(Boolean).join(" · ")]);
-  if (freshness.error) facts.push([t("Last check failed"), freshness.error.message]);
+  if (freshness.error) facts.push([t("Last check failed"), problemMessage(freshness.error)]);
   return facts;
 }
 
@@ -33,11 +33,11 @@ function ruleText(rule) {
   return rule.cron ? t("at {cron} (UTC)", { cron: rule.cron }) : t("every {interval}", { interval: rule.every ?? "" });
 }
 
-/** @param {{state: string, error: {message: string} | null}} watch */
+/** @param {{state: string, error: {code?: string, message: string} | null}} watch */
 function watchText(watch) {
   if (watch.state === "watching") return t("yes: changes are indexed within seconds");
   if (watch.state === "waiting") return t("starting");
-  return watch.error ? t("no: {reason}", { reason: watch.error.message }) : t("no");
+  return watch.error ? t("no: {reason}", { reason: problemMessage(watch.error) }) : t("no");
 }
 
 /** Check the source of an item now. @param {Item} item */

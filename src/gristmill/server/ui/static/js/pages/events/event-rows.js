@@ -27,7 +27,9 @@ const DESCRIPTIONS = {
   ContainerExpanded: "was scanned",
   ItemsDeleted: "{items} items were deleted",
   ItemsRemoved: "removed items: {items}, chunks: {chunks}",
-  ReindexAccepted: "is being reindexed",
+  ItemsChanged: "{n} items were changed: {what}",
+  ItemsMoved: "{n} items were moved from {from} to {to}",
+  ReindexAccepted: "{n} items are being reindexed",
   KnowledgeSpaceAllDocumentsIngested: "Everything is indexed: {completed} completed, {failed} failed",
   BaseCreated: "was created",
   BaseChanged: "was changed",
@@ -39,6 +41,16 @@ const DESCRIPTIONS = {
   BaseDeleted: "was deleted",
   BaseRemoved: "was removed with {items} items",
   Reconciled: "The reconciler fixed an inconsistency",
+};
+
+/** What people changed of items. @type {Record<string, string>} */
+const CHANGES = {
+  title: "title",
+  tags: "tags",
+  metadata: "metadata",
+  acl: "access",
+  parent: "place",
+  chunks: "marks of chunks",
 };
 
 /** @param {Event} event @returns {Tone} */
@@ -106,20 +118,31 @@ function groupRow(entry, titles) {
 const baseLabel = ({ baseId }) =>
   html`<span class="dim small-text cut hide-phone">${() => (baseId ? baseName(baseId) : "")}</span>`;
 
+/** @param {string | undefined} id */
+const nameOf = (id) => (id && baseName(id)) || t("deleted base");
+
 /** @param {Event} event @returns {string} */
 function describe(event) {
-  const { documents, assets, items, chunks, characters } = event.data;
-  const n = [documents, assets, items, chunks, characters].find((value) => typeof value === "number");
-  return t(DESCRIPTIONS[event.type] ?? event.type, { ...event.data, n });
+  const { documents, assets, items, chunks, characters, itemIds, rootIds } = event.data;
+  const counts = [documents, assets, items, chunks, characters, itemIds?.length, rootIds?.length];
+  const n = counts.find((value) => typeof value === "number");
+  const { changes = [], fromBaseId, toBaseId } = event.data;
+  const what = changes.map((/** @type {string} */ change) => t(CHANGES[change] ?? change)).join(", ");
+  const names = { from: nameOf(fromBaseId), to: nameOf(toBaseId) };
+  return t(DESCRIPTIONS[event.type] ?? event.type, { ...event.data, n, what, ...names });
 }
 
 /** @param {Event} event @param {Titles} titles @param {"listitem" | "div"} [role] `div`: part of a group */
 function eventRow(event, titles, role = "listitem") {
   const { data, baseId, subject } = event;
-  const title = () => (subject ? titles()[subject] ?? data.title ?? t("Deleted item") : data.name ?? null);
+  const name = () => (baseId ? baseName(baseId) : ""); // empty if it was deleted
+  const title = () => {
+    if (subject) return titles()[subject] ?? data.title ?? t("Deleted item");
+    return data.name ?? (/^Base/.test(event.type) && name() || null);
+  };
   const url = () => {
-    if (subject && titles()[subject]) return `/b/${baseId}/i/${subject}`;
-    return baseId && data.name ? `/b/${baseId}` : null;
+    if (subject) return titles()[subject] ? `/b/${baseId}/i/${subject}` : null;
+    return name() ? `/b/${baseId}` : null;
   };
   const heading = () => {
     if (!title()) return null;

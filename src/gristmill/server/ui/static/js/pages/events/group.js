@@ -31,7 +31,8 @@ export const GROUP_DESCRIPTIONS = {
   ContainerExpanded: "{n} folders and sources were scanned",
   ItemsDeleted: "{n} deletions were requested",
   ItemsRemoved: "{n} deletions were completed",
-  ReindexAccepted: "{n} items are being reindexed",
+  ItemsChanged: "{n} changes of items",
+  ReindexAccepted: "{n} reindexes were requested",
   KnowledgeSpaceAllDocumentsIngested: "Everything was indexed, {n} times",
 };
 
