@@ -79,3 +79,10 @@ async def test_chunking_is_previewed_without_changing_anything(http: httpx.Async
     assert (preview["isWhole"], preview["characters"]) == (True, len(text))
     assert (await http.get(f"/api/knowledge-items/{item['id']}")).json()["chunkCount"] == item["chunkCount"]
     assert_problem(await http.post(url, json={"maxTokens": 4000}), 422, "chunk_too_long")
+    await http.patch(f"/api/knowledge-bases/{base}", json={"chunking": {"maxTokens": 32}})
+    for body, size in (
+        ({}, 32),
+        ({"maxTokens": None}, 256),
+    ):  # as in a change of the base: null is the default
+        job = (await http.post(url, json=body)).json()["jobId"]
+        assert (await wait_for_job(http, job))["result"]["maxTokens"] == size

@@ -215,6 +215,7 @@ def test_an_admin_shares_a_base_and_a_person_with_a_password_sees_it(
                 theirs.get_by_role("button", name="Settings").click()
                 expect(theirs.get_by_role("list", name="Shared with")).to_contain_text("Bob")
                 expect(theirs.get_by_role("button", name="Delete base")).to_be_visible()
+                expect(theirs.get_by_role("button", name="Preview")).to_have_count(0)  # admins only
                 with page.expect_response(lambda response: response.request.method == "DELETE"):
                     row.get_by_role("button", name="Stop sharing with Bob").click()
                 expect(row).to_have_count(0)
@@ -227,6 +228,7 @@ def make_and_revoke_a_key(page: Page, url: str) -> None:
     """A person makes a key of their own, uses it, and revokes it."""
     page.goto(f"{url}/settings/general")
     page.get_by_role("button", name="New key").first.click()
+    expect(page.get_by_label("Role").get_by_role("option")).to_have_text(["reader"])  # no more than their own
     page.get_by_label("Name").fill("notebook")
     page.get_by_role("button", name="Create").click()
     secret = page.locator("code.secret").inner_text()

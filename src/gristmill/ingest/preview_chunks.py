@@ -39,11 +39,9 @@ class ChunkPreviewer:
                 raise Permanent("The document was deleted.", code="item_not_found")
             embedder = await embedder_of(tx, base, self._embedders)
         wanted = {"maxTokens": work.max_tokens, "overlapTokens": work.overlap_tokens}
-        chunking = {
-            **base.chunking,
-            **item.chunking,
-            **{name: value for name, value in wanted.items() if value is not None},
-        }
+        asked = {name: value for name, value in wanted.items() if value is not None}
+        merged = {**base.chunking, **item.chunking, **asked}
+        chunking = {name: value for name, value in merged.items() if value != 0}  # 0 means the default
         await embedder.load()
         parts, is_whole = await self._read(work)
         limit, overlap = token_limit(embedder, chunking), token_overlap(embedder, chunking)

@@ -67,13 +67,14 @@ async def mark_chunk(
 @router.post("/knowledge-items/{item_id}/chunks/preview", status_code=202)
 async def preview_chunks(item_id: PathItem, body: Chunking, context: CurrentContext) -> JobAccepted:
     """Chunk the beginning of a document in another way, to look at the chunks before the base is changed. The result of the job is the
-    preview; nothing of the document changes."""
+    preview; nothing of the document changes. Fields that are omitted stay as the base has them, and null means the default."""
     async with context.db.connection() as tx:
         item = await guards.require_item(tx, item_id)
         base = await guards.require_base(tx, item.base_id)
         embedder = await context.embedders.find(tx, base.embedder, base.org_id)
+    sizes = {name: value or 0 for name, value in body.changes().items()}
     job_id = await preview_op.preview_chunks(
-        context.db, item.id, embedder, body.max_tokens, body.overlap_tokens
+        context.db, item.id, embedder, sizes.get("maxTokens"), sizes.get("overlapTokens")
     )
     return JobAccepted(job_id=job_id)
 

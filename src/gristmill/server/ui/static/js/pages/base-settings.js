@@ -199,7 +199,7 @@ function chunkingFields(base) {
           ${t("Applies to content indexed from now on. Reindex the base to apply it to everything.")}
         </span>
       </label>
-      ${button(t("Preview"), preview, { icon: "search", small: true })}
+      ${() => (allows("admin") ? button(t("Preview"), preview, { icon: "search", small: true }) : null)}
     </fieldset>
   `;
 }

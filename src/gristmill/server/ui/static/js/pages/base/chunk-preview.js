@@ -18,7 +18,7 @@ const MAX_DOCUMENTS = 100; // to choose from
  *   characters: number, isWhole: boolean, maxTokens: number, overlapTokens: number}} Preview
  */
 
-/** @param {string} base @param {number | null} maxTokens */
+/** @param {string} base @param {number | null} maxTokens null: the default */
 export async function openChunkPreview(base, maxTokens) {
   /** @type {any[]} */ let documents;
   try {
@@ -88,7 +88,7 @@ function previewBody(documents, maxTokens, close) {
 
 /** @param {string} id @param {number | null} maxTokens @returns {Promise<Preview>} */
 async function fetchPreview(id, maxTokens) {
-  const { jobId } = await api.post(`/knowledge-items/${id}/chunks/preview`, maxTokens ? { maxTokens } : {});
+  const { jobId } = await api.post(`/knowledge-items/${id}/chunks/preview`, { maxTokens });
   for (;;) {
     const job = await api.get(`/jobs/${jobId}`);
     if (job.state === "done") return job.result;

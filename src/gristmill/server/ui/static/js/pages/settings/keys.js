@@ -11,6 +11,7 @@ import { emptyState, errorBanner, relativeTime } from "../../components/status.j
 import { each, html, signal } from "../../core.js";
 import { t } from "../../i18n.js";
 import { resource } from "../../resource.js";
+import { allows } from "../../session.js";
 
 /** @import { Errors } from "../../components/form.js" */
 /** @import { Signal } from "../../core.js" */
@@ -20,6 +21,7 @@ import { resource } from "../../resource.js";
  *   expiresAt: string | null, lastUsedAt: string | null, createdAt: string}} Key
  */
 
+const ROLES = /** @type {const} */ (["reader", "editor", "admin"]); // the server gives no one more than their own
 const ALL_KEYS = "/api-keys";
 const OWN_KEYS = "/session/keys";
 
@@ -143,7 +145,7 @@ const newKeyFields = (errors, isOwn) => [
     label: t("Role"),
     name: "role",
     value: "reader",
-    choices: [["reader", t("reader")], ["editor", t("editor")], ["admin", t("admin")]],
+    choices: ROLES.filter(allows).map((role) => /** @type {[string, string]} */ ([role, t(role)])),
     hint: t("Readers can search, editors can also add and delete, admins can do everything."),
   }),
   isOwn ? null : textField({
