@@ -62,6 +62,20 @@ _STEP = re.compile(r"[.\[]")
 _DEFAULT_MESSAGE = "has a value that can't be used here"
 
 
+# Words of Persian and many Indian languages, and many emoji, are written with these. They show nothing by themselves.
+_JOINERS = dict.fromkeys(map(ord, "\u200c\u200d"))
+
+
+def is_printable(text: str) -> bool:
+    """Whether a text has no control characters; joiners between letters are none."""
+    return text.translate(_JOINERS).isprintable()
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text shows nothing."""
+    return not text.translate(_JOINERS).strip()
+
+
 class InvalidValue(ValueError):
     """Raised by our own validators: a message in plain words, and a code where a single entry is refused by itself."""
 

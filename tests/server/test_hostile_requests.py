@@ -370,3 +370,21 @@ async def test_titles_of_folder_entries_are_fit_to_be_shown(http: httpx.AsyncCli
         return {item["title"] for item in items} if is_ended else None
 
     assert await wait_until(titles) == {"documents", "invoicefdp.txt", "two lines [31m.txt"}
+
+
+async def test_names_keep_the_joiners_that_their_words_are_written_with(http: httpx.AsyncClient) -> None:
+    """Persian words and many emoji have them; a name of nothing else is empty, and what reverses it is refused."""
+    persian, family = "می\u200cخواهم.txt", "👩\u200d👩\u200d👧 notes"
+    base = (await http.post("/api/knowledge-bases", json={"name": family})).json()
+    assert base["name"] == family
+    path = f"/api/knowledge-bases/{base['id']}"
+    uploaded = await http.post(f"{path}/files", files=[("files", (persian, b"rye"))])
+    assert uploaded.json()["created"][0]["title"] == persian
+    titles = (persian, "\u200d", "invoice\u202efdp")
+    notes = [{"type": "note", "title": title, "content": family} for title in titles]
+    added = (await http.post(f"{path}/items", json={"items": notes, "onConflict": "skip"})).json()
+    assert [item["title"] for item in added["created"]] == [persian]
+    assert [entry["index"] for entry in added["failed"]] == [1, 2]
+    untitled = {"type": "note", "content": f"{family}\nmore"}
+    (note,) = (await http.post(f"{path}/items", json={"items": [untitled]})).json()["created"]
+    assert note["title"] == family

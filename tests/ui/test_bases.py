@@ -277,6 +277,19 @@ def test_what_people_search_for_is_kept_shown_and_deleted_if_the_owner_wants_it(
     assert questions == []
 
 
+def test_a_long_name_hides_no_figure_of_the_sidebar(page: Page, ui_url: str, api: ApiHelper) -> None:
+    """Nor the last word of the settings' heading."""
+    base = api.create_base(f"Long {'x' * 180}")
+    page.goto(f"{ui_url}/b/{base}/settings")
+    link = page.locator(".side .bases a").filter(has_text="Long x")
+    side, count = page.locator(".side"), link.locator(".count")
+    expect(count).to_have_text("0")
+    right = "element => element.getBoundingClientRect().right"
+    assert count.evaluate(right) < side.evaluate(right)
+    expect(page.locator(".crumbs > :last-child")).to_have_css("flex-shrink", "0")
+    api.http.delete(f"/api/knowledge-bases/{base}")
+
+
 def test_a_base_is_renamed_and_deleted_after_its_name_was_typed(
     page: Page, ui_url: str, api: ApiHelper
 ) -> None:

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from gristmill.catalog import AssetReuse, EmptyDocuments, QuestionKeeping, RenderChoice
 from gristmill.portable import ArchivedBase, Row, damage_error
+from gristmill.validation import is_blank, is_printable
 
 CONTAINERS = ("directory", "sitemap", "site", "connector")
 _MAX_NAME = 200
@@ -30,7 +31,7 @@ _SETTINGS: Mapping[str, TypeAdapter[Any]] = {
 
 def clean_settings(archived: ArchivedBase, max_tokens: int) -> dict[str, Any]:
     """The settings of an archive's base that make sense here."""
-    if not archived.name.strip() or len(archived.name) > _MAX_NAME or not archived.name.isprintable():
+    if is_blank(archived.name) or len(archived.name) > _MAX_NAME or not is_printable(archived.name):
         raise damage_error("its base has no name, or a malformed one")
     chunking = {
         name: value for name, value in archived.chunking.items() if name in ("maxTokens", "overlapTokens")

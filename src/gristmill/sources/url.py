@@ -23,6 +23,7 @@ from gristmill import net
 from gristmill.errors import Permanent
 from gristmill.sources import fetch
 from gristmill.sources.source import Original
+from gristmill.validation import is_printable
 
 _PORTS = {"http": 80, "https": 443}
 _REFUSES_HEAD = (403, 405, 501)
@@ -188,7 +189,7 @@ def _file_name(headers: Message, url: httpx.URL) -> str:
     """The file name that the server declares, else the last part of the path, else the host."""
     path = headers.get_filename() or unquote(url.path)
     name = PurePosixPath(path.replace("\\", "/")).name
-    printable = "".join(letter for letter in name if letter.isprintable()).strip()
+    printable = "".join(letter for letter in name if is_printable(letter)).strip()
     return printable[:_MAX_NAME_LENGTH] or url.host
 
 

@@ -25,6 +25,7 @@ from gristmill.server.api.schemas.common import Acl, StorableJson
 from gristmill.server.api.schemas.items import AddedOut, EstimateOut
 from gristmill.sources import Original
 from gristmill.sources.source import MAX_IN_MEMORY
+from gristmill.validation import is_printable
 
 router = ApiRouter("/api", tag="items")
 
@@ -87,7 +88,7 @@ async def upload_files(
 
 def upload_name(file: UploadFile) -> str:
     """The name of an uploaded file, without folders and control characters."""
-    return "".join(c for c in PurePath(file.filename or "").name if c.isprintable())[:255] or "file"
+    return "".join(c for c in PurePath(file.filename or "").name if is_printable(c))[:255] or "file"
 
 
 async def _store_upload(

@@ -22,6 +22,7 @@ from pydantic.alias_generators import to_camel
 from gristmill.errors import GristmillError, Invalid
 from gristmill.readers.text_boxes import PageBox
 from gristmill.sources import IgnoreRules
+from gristmill.validation import is_blank, is_printable
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -128,8 +129,10 @@ def _in_utc(value: datetime) -> datetime:
 
 
 def _one_line(text: str) -> str:
-    if not text.isprintable():
+    if not is_printable(text):
         raise ValueError("must not contain control characters")
+    if is_blank(text):
+        raise ValueError("must not be empty")
     return text
 
 

@@ -44,7 +44,7 @@ from gristmill.server.api.schemas.freshness import RefreshIn
 from gristmill.sources import NoteSource, normalise
 from gristmill.sources.disk import DiskAccess
 from gristmill.sources.site_rules import DEFAULT_DEPTH, DEFAULT_PAGES
-from gristmill.validation import InvalidValue
+from gristmill.validation import InvalidValue, is_printable
 from gristmill.work import OnActive
 
 _MAX_NAME = 4096  # characters of an invalid entry that are sent back
@@ -78,7 +78,7 @@ class NewNote(_NewItemFields):
     def name(self) -> str:
         """Its title, by default its first line."""
         first_line = self.content.strip().splitlines()[0].lstrip("# ")
-        return self.title or "".join(c for c in first_line if c.isprintable()).strip()[:80] or "Note"
+        return self.title or "".join(c for c in first_line if is_printable(c)).strip()[:80] or "Note"
 
     def to_entry(self, _sources: SourceFactory, _access: DiskAccess) -> add.ItemToAdd:
         """The item to add."""
