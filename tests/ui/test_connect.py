@@ -50,6 +50,30 @@ def test_a_key_is_made_and_every_program_gets_what_works(tabs: Tabs, ui_url: str
     expect(page.get_by_text("Copy this key now")).to_have_count(0)  # it is not kept
 
 
+def test_a_key_that_would_not_see_the_base_says_so_and_the_base_is_shared(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    """A new base is shared with no one: what was copied answered that there is no such base."""
+    name = f"Unshared {uuid4().hex[:6]}"
+    base = api.create_base(name)
+    page.goto(f"{ui_url}/b/{base}/connect?with=curl")
+    notice = page.get_by_text(f"A key with this role does not see {name}")
+    expect(notice).to_be_visible()
+    page.get_by_label("Role").select_option("admin")
+    expect(notice).to_have_count(0)
+    page.get_by_label("Role").select_option("reader")
+    page.get_by_role("button", name="Create key").click()
+    expect(notice).to_be_visible()
+    assert violations(page) == []
+    page.get_by_role("button", name="Test it").click()
+    expect(page.locator(".outcome.bad")).to_contain_text("There is no knowledge base")
+    page.get_by_role("button", name="Share with everyone").click()
+    expect(notice).to_have_count(0)
+    page.get_by_role("button", name="Test it").click()
+    expect(page.get_by_text("It works")).to_be_visible()
+    assert api.http.get(f"/api/knowledge-bases/{base}").json()["acl"] == ["org:*"]
+
+
 def test_a_reader_connects_with_a_key_of_their_own_on_a_phone_in_chinese(
     browser: Browser, ui_url: str, api: ApiHelper
 ) -> None:

@@ -3,6 +3,11 @@
 
 /** @import { Messages } from "../i18n.js" */
 export const messages = {
+  "A key with this role does not see {name}: the base is not shared with everyone.":
+    "此角色的密钥看不到“{name}”：该知识库没有与所有人共享。",
+  "A key with this role sees only bases that are shared with everyone: {seen} of {all}.":
+    "此角色的密钥只能看到与所有人共享的知识库：{all} 个中的 {seen} 个。",
+  "Share with everyone": "与所有人共享",
   "The answer broke off.": "回答中断了。",
   "Answer": "回答",
   "Set chat_url and chat_model in the server's settings to get answers. Searching works without them.":

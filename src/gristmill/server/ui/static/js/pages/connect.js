@@ -6,7 +6,7 @@
 
 import "../find-locale.js";
 import { api } from "../api.js";
-import { bases } from "../bases.js";
+import { bases, refreshBases } from "../bases.js";
 import { button } from "../components/button.js";
 import { icon } from "../components/icon.js";
 import { setPageTitle } from "../components/status.js";
@@ -19,6 +19,7 @@ import { allows, session } from "../session.js";
 import { needsBase, PROGRAMS } from "./connect/snippets.js";
 import { tryIt } from "./connect/try-it.js";
 
+/** @import { Base } from "../bases.js" */
 /** @import { Computed, Signal } from "../core.js" */
 /** @import { LiveRoute } from "../router.js" */
 /** @import { Program, Target } from "./connect/snippets.js" */
@@ -44,6 +45,7 @@ const ROLES = /** @type {const} */ (["reader", "editor", "admin"]);
 export function page(route) {
   setPageTitle(() => t("Connect"));
   const key = signal("");
+  const role = signal(/** @type {string} */ ("reader")); // of the key that is made here
   const program = computed(() => {
     const id = route.value.query.get("with");
     return PROGRAMS.find((candidate) => candidate.id === id) ?? PROGRAMS[0];
@@ -71,7 +73,7 @@ export function page(route) {
           </section>
           <section aria-labelledby="connect-key">
             <h2 id="connect-key">${t("Key")}</h2>
-            ${() => keySection(key)}
+            ${() => keySection(key, role)}${() => sightNote(base.value, role.value)}
           </section>
           <section aria-labelledby="connect-with">
             <h2 id="connect-with">${t("With")}</h2>
@@ -105,8 +107,42 @@ function baseField(base) {
   `;
 }
 
-/** @param {Signal<string>} key */
-function keySection(key) {
+const EVERYONE = "org:*";
+
+/**
+ * What a key of an admin's making will not see: a key that acts as no one sees the bases of everyone, unless it is an
+ * admin's.
+ * @param {Base | null} base @param {string} role
+ */
+function sightNote(base, role) {
+  if (!allows("admin") || role === "admin") return null;
+  const isSeen = (/** @type {Base} */ { acl }) => acl.includes(EVERYONE);
+  const all = bases.value ?? [];
+  if (base ? isSeen(base) : all.every(isSeen)) return null;
+  const seen = all.filter(isSeen).length;
+  const text = base
+    ? t("A key with this role does not see {name}: the base is not shared with everyone.", { name: base.name })
+    : t("A key with this role sees only bases that are shared with everyone: {seen} of {all}.", {
+      seen,
+      all: all.length,
+    });
+  const share = async () => {
+    try {
+      await api.put(`/knowledge-bases/${base?.id}/shares`, { principal: EVERYONE, role: "reader" });
+      await refreshBases(base?.id);
+    } catch (error) {
+      showError(error);
+    }
+  };
+  return html`
+    <div class="banner" role="status">
+      ${icon("warn")}<p>${text}</p>${base ? button(t("Share with everyone"), share, { small: true }) : null}
+    </div>
+  `;
+}
+
+/** @param {Signal<string>} key @param {Signal<string>} role */
+function keySection(key, role) {
   if (key.value) return newKeyView(key.value);
   const { keyId, user } = session.value ?? {};
   const isLocal = keyId === null && !user;
@@ -116,7 +152,7 @@ function keySection(key) {
   const isPerson = Boolean(user) && keyId === null; // a key can't create keys
   return html`
     <p class="dim">${note}</p>
-    ${allows("admin") || isPerson ? newKeyForm(key) : ownKeyField(key)}
+    ${allows("admin") || isPerson ? newKeyForm(key, role) : ownKeyField(key)}
   `;
 }
 
@@ -132,8 +168,11 @@ function newKeyView(key) {
   `;
 }
 
-/** @param {Signal<string>} key People who are not admins create a key that acts as them. */
-function newKeyForm(key) {
+/**
+ * People who are not admins create a key that acts as them.
+ * @param {Signal<string>} key @param {Signal<string>} role
+ */
+function newKeyForm(key, role) {
   const submit = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     const data = new FormData(/** @type {HTMLFormElement} */ (event.target));
@@ -149,7 +188,10 @@ function newKeyForm(key) {
       showError(error);
     }
   };
-  const roles = ROLES.filter(allows).map((role) => html`<option value="${role}">${t(role)}</option>`);
+  const onrole = (/** @type {Event} */ event) => {
+    role.value = /** @type {HTMLSelectElement} */ (event.target).value;
+  };
+  const roles = ROLES.filter(allows).map((name) => html`<option value="${name}">${t(name)}</option>`);
   const expiries = EXPIRIES.map((days) =>
     html`<option value="${days}" ?selected=${days === DEFAULT_EXPIRY}>${t("In {n} days", { n: days })}</option>`
   );
@@ -158,7 +200,9 @@ function newKeyForm(key) {
       <label class="field"><span>${t("Name")}</span>
         <input name="name" required maxlength="200" autocomplete="off" value="${t("Agent")}">
       </label>
-      <label class="field"><span>${t("Role")}</span><select name="role">${roles}</select></label>
+      <label class="field"><span>${t("Role")}</span>
+        <select name="role" @change=${onrole}>${roles}</select>
+      </label>
       <label class="field"><span>${t("Expires")}</span>
         <select name="days">${expiries}<option value="0">${t("Never")}</option></select>
       </label>
