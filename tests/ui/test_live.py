@@ -162,3 +162,16 @@ def test_a_day_counts_the_problems_that_are_not_loaded_yet(page: Page, ui_url: s
     expect(page.get_by_role("button", name="Show older events")).to_be_visible()
     expect(page.locator(".event.problem")).to_have_count(0)
     expect(page.get_by_role("button", name="3 problems")).to_be_visible()
+
+
+def test_pages_of_what_is_gone_say_so(page: Page, ui_url: str, api: ApiHelper) -> None:
+    """Also the settings that someone has open, and an address that is none."""
+    base = api.create_base("Soon gone")
+    page.goto(f"{ui_url}/b/{base}/settings")
+    expect(page.get_by_role("textbox", name="Name")).to_have_value("Soon gone")
+    api.http.delete(f"/api/knowledge-bases/{base}")
+    for path in ("", f"/b/{base}/settings", f"/b/{base}", "/b/100%25/settings", "/b/%E0%A4%A"):
+        if path:
+            page.goto(f"{ui_url}{path}")
+        expect(page.get_by_role("heading", name="Base not found")).to_be_visible()
+        expect(page.locator(".toast")).to_have_count(0)

@@ -144,9 +144,10 @@ select pg_database_size(current_database()) as database_bytes, pg_total_relation
        (select count(*)::int from blob) as uploads, (select coalesce(sum(size), 0)::bigint from blob) as upload_bytes;
 
 -- name: storage_of_bases
--- The bases of an organisation with the room they take; their share of the chunks by number, the largest first.
+-- The bases of an organisation with their documents and the room they take; their share of the chunks by number, the largest first.
 with counted as (
-    select b.id, b.name, b.status, b.embedder, b.dimensions, b.index_kind, count(i.id)::int as items,
+    select b.id, b.name, b.status, b.embedder, b.dimensions, b.index_kind,
+           (count(i.id) filter (where not i.is_container))::int as items,
            coalesce(sum(i.chunk_count), 0)::bigint as chunks,
            coalesce(sum(case when i.blob_hash is not null then i.size_bytes end), 0)::bigint as upload_bytes
       from base b left join item i on i.base_id = b.id and i.status <> 'deleting'

@@ -26,13 +26,22 @@ addEventListener("popstate", () => {
   url.value = currentUrl();
 });
 
+/** @param {string} part As it is where its percent signs are none of an encoding: it names nothing then. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 /** @param {string} pattern @param {string} path @returns {Record<string, string> | null} */
 export function match(pattern, path) {
   const [patternParts, pathParts] = [pattern, path].map((text) => text.split("/").filter(Boolean));
   if (patternParts.length !== pathParts.length) return null;
   /** @type {Record<string, string>} */ const params = {};
   for (const [i, part] of patternParts.entries()) {
-    if (part.startsWith(":")) params[part.slice(1)] = decodeURIComponent(pathParts[i]);
+    if (part.startsWith(":")) params[part.slice(1)] = decoded(pathParts[i]);
     else if (part !== pathParts[i]) return null;
   }
   return params;

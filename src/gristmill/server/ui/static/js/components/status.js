@@ -77,6 +77,11 @@ export function relativeTime(when) {
 export const emptyState = (name, title, text, action = null) =>
   html`<div class="empty">${icon(name)}<h2>${title}</h2><p>${text}</p>${action}</div>`;
 
+export function baseNotFound() {
+  const link = html`<a class="button line" href="/">${t("All bases")}</a>`;
+  return emptyState("base", t("Base not found"), t("It may have been deleted."), link);
+}
+
 /** @param {() => string} title Sets the window title while the page is shown. */
 export function setPageTitle(title) {
   effect(() => {

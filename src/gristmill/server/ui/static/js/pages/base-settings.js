@@ -2,12 +2,12 @@
 /** The settings of one base: name, model, chunking, what folders exclude, retention; and deleting the base. */
 
 import { api } from "../api.js";
-import { baseById, dropBase, putBase } from "../bases.js";
-import { effect, html, signal } from "../core.js";
+import { baseById, bases, dropBase, putBase } from "../bases.js";
+import { computed, effect, html, signal } from "../core.js";
 import { problemMessage, t } from "../i18n.js";
 import { button } from "../components/button.js";
 import { confirm } from "../components/dialog.js";
-import { emptyState, setPageTitle } from "../components/status.js";
+import { baseNotFound, emptyState, setPageTitle } from "../components/status.js";
 import { showError, toast } from "../components/toast.js";
 import { go } from "../router.js";
 import { allows } from "../session.js";
@@ -40,10 +40,13 @@ export function page(route) {
   };
   api.getWithEtag(`/knowledge-bases/${id}`).then(
     (response) => (loaded.value = response),
-    (error) => showError(error),
+    (error) => error.status === 404 || showError(error),
   );
-  return html`
-    <div class="page">
+  const isMissing = computed(() => bases.value !== null && !base.value);
+  return html`<div class="page">${() => (isMissing.value ? baseNotFound() : settingsPage())}</div>`;
+
+  function settingsPage() {
+    return html`
       <div class="top">
         <h1 class="crumbs">
           <a href="/">${t("Bases")}</a>
@@ -60,8 +63,8 @@ export function page(route) {
         ${() => (canManage.value && loaded.value ? dangerZone(loaded.value.data, loaded) : null)}
         ${() => (canManage.value === false ? refusedNotice() : null)}
       </div>
-    </div>
-  `;
+    `;
+  }
 }
 
 const refusedNotice = () =>

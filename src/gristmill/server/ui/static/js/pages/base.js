@@ -11,7 +11,7 @@ import { button, iconButton } from "../components/button.js";
 import { confirm } from "../components/dialog.js";
 import { lazy } from "../components/lazy.js";
 import { kebab } from "../components/menu.js";
-import { emptyState, setPageTitle } from "../components/status.js";
+import { baseNotFound, emptyState, setPageTitle } from "../components/status.js";
 import { segments } from "../components/tabs.js";
 import { go, setQuery } from "../router.js";
 import { allows } from "../session.js";
@@ -38,11 +38,6 @@ export function page(route) {
   setPageTitle(() => base.value?.name ?? t("Base"));
   const isMissing = computed(() => bases.value !== null && !base.value);
   return html`<div class="page">${() => (isMissing.value ? baseNotFound() : basePage(id, base, route))}</div>`;
-}
-
-function baseNotFound() {
-  const link = html`<a class="button line" href="/">${t("All bases")}</a>`;
-  return emptyState("base", t("Base not found"), t("It may have been deleted."), link);
 }
 
 /** @param {string} id @param {Computed<Base | null>} base @param {LiveRoute} route */
