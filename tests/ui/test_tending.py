@@ -321,3 +321,27 @@ def test_keys_act_on_rows_that_were_selected_with_the_mouse(page: Page, ui_url: 
     expect(page.get_by_role("dialog", name="Delete 2 items?")).to_be_visible()
     height = page.get_by_text("2 selected").evaluate("element => element.offsetHeight")
     assert height == 20, "it takes more than one line"
+
+
+def test_long_names_push_no_button_out_of_sight(browser: Browser, ui_url: str, api: ApiHelper) -> None:
+    """On a phone: of a dialog, of the message that undoes a deletion, and of a share."""
+    base, name = api.create_base("Long names"), "x" * 180
+    api.http.post(f"/api/knowledge-bases/{base}/items", json={"items": [{"type": "folder", "title": name}]})
+    group = api.http.post("/api/groups", json={"name": name}).json()["id"]
+    share = {"principal": f"group:{name}", "role": "reader"}
+    assert api.http.put(f"/api/knowledge-bases/{base}/shares", json=share).is_success
+    with profile(browser, size=PHONE) as tabs:
+        page = tabs.open(f"{ui_url}/b/{base}/settings")
+        expect(page.get_by_role("button", name="Stop sharing")).to_be_in_viewport(ratio=1)
+        expect(page.get_by_label("What xxx")).to_be_in_viewport(ratio=1)
+        page.goto(f"{ui_url}/b/{base}")
+        page.get_by_role("row").get_by_role("button", name="More").click()
+        page.get_by_role("menuitem", name="Delete").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.get_by_role("button", name="Close")).to_be_in_viewport(ratio=1)
+        dialog.get_by_role("button", name="Delete").click()
+        undo = page.get_by_role("button", name="Undo")
+        expect(undo).to_be_in_viewport(ratio=1)
+        undo.click()
+        expect(page.get_by_role("row")).to_have_count(1)
+    api.http.delete(f"/api/groups/{group}")
