@@ -149,7 +149,9 @@ def _message(error: Mapping[str, Any]) -> str:
     kind, context = error["type"], error.get("ctx", {})
     if kind in ("value_error", "assertion_error"):
         return str(context["error"]) if "error" in context else error["msg"].partition(", ")[2]
-    if kind == "too_long" and isinstance(error.get("input"), str):  # a text that was checked in another way before
+    if kind == "too_long" and isinstance(
+        error.get("input"), str
+    ):  # a text that was checked in another way before
         kind = "string_too_long"
     if kind == "string_too_short":
         least = context["min_length"]

@@ -13,14 +13,13 @@
     over_file_limit            after the 50,000th of its file
     over_limit                 after the limit of the rules
     gone_sitemap               a sitemap that is named, but does not exist: the others continue
-unreadable_sitemap         one that is malformed, or that we may not read: the others continue. `is_complete` is then false, as
-                           pages that exist may be missing
+    unreadable_sitemap         one that is malformed, or that we may not read: the others continue. `is_complete` is then
+                               false, because pages that exist may be missing
     too_deep, unread_sitemap   a sitemap below the depth, or beyond the limits, that was not read
 
 The sitemap that the caller asked for raises: SourceGone or Unreadable when it is none, Transient when it, one of its
 sitemaps or the site's robots.txt can't be fetched now; a retry starts over. The pages of the other sitemaps are returned before
-that, unless `MAX_OUTAGES` of them can't be fetched. Each file is downloaded completely before
-its entries are returned, so that a slow caller keeps no server waiting.
+that, unless `MAX_OUTAGES` of them can't be fetched. Each file is downloaded completely before its entries are returned, so that a slow caller keeps no server waiting.
 """
 
 import tempfile

@@ -6,7 +6,8 @@
 New and changed pages are filed with the bytes that were fetched, so that indexing does not fetch them again. Bytes are stored before
 the transaction. Killed before it: the same addresses are fetched again. Killed after it: they are done.
 
-If a check finds most of the pages gone (`is_mass_removal`), the site more likely has a problem: nothing is removed, and the item shows `mass_removal` until a check finds fewer of them gone, or someone reindexes the site.
+If a check finds most of the pages gone (`is_mass_removal`), the site more likely has a problem: nothing is removed, and the item
+shows `mass_removal` until a check finds fewer of them gone, or someone reindexes the site.
 """
 
 from collections.abc import Sequence
