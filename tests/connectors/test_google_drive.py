@@ -57,6 +57,7 @@ async def test_permissions_name_people_groups_and_domains(config: dict[str, Any]
         {"id": "3", "type": "group", "emailAddress": "eng@a.org"},
         {"id": "4", "type": "domain", "domain": "a.org", "allowFileDiscovery": True},
         {"id": "5", "type": "anyone", "allowFileDiscovery": False},
+        {"id": "6", "type": "user", "emailAddress": "press@a.org", "view": "published"},
     ]
     with serve_fake(FakeGoogleDrive()) as tool:
         file = tool.files["doc"]

@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from gristmill.connectors import microsoft_drives
+from gristmill.connectors.microsoft_readers import GrantedReaders
 from gristmill.connectors.port import Audience
 from gristmill.connectors.testing import open_kind, open_temporarily, read_all
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
@@ -86,3 +87,16 @@ async def test_an_application_signs_in_and_reads_what_it_may() -> None:
             problems = " ".join(await connector.find_problems())
         assert "sites/gone does not exist" in problems
         assert "library Wiki does not exist" in problems
+
+
+def test_levels_of_sharepoint_that_read_nothing_admit_no_one() -> None:
+    permissions: list[dict[str, Any]] = [
+        {"roles": roles, "grantedToV2": {"user": {"email": f"{name}@a.org"}}}
+        for name, roles in (
+            ("ann", ["read"]),
+            ("bob", ["sp.limited access"]),
+            ("cat", ["sp.limited access", "sp.read"]),
+            ("dan", []),
+        )
+    ]
+    assert GrantedReaders.of(permissions).emails == {"ann@a.org", "cat@a.org", "dan@a.org"}

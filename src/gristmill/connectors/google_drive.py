@@ -291,8 +291,8 @@ class GoogleDriveConnector(SharedFileConnector):
             email = str(permission.get("emailAddress") or "").lower()
             is_discoverable = bool(permission.get("allowFileDiscovery")) or self._config.link_is_public
             match permission.get("type"):
-                case _ if permission.get("deleted"):
-                    continue
+                case _ if permission.get("deleted") or permission.get("view"):
+                    continue  # a view is of what was published, or of a folder's name alone
                 case "user" if email:
                     emails.add(email)
                 case "group" if email:

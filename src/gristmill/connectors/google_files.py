@@ -19,7 +19,7 @@ from gristmill.errors import SourceGone, Unreadable
 
 MY_DRIVE = "my"
 NATIVE = "application/vnd.google-apps."
-PERMISSION_FIELDS = "id,type,role,emailAddress,displayName,domain,allowFileDiscovery,deleted"
+PERMISSION_FIELDS = "id,type,role,emailAddress,displayName,domain,allowFileDiscovery,deleted,view"
 _FOLDER = f"{NATIVE}folder"
 _SHORTCUT = f"{NATIVE}shortcut"
 _PAGE_SIZE = 1000

@@ -12,6 +12,9 @@ from gristmill.connectors.port import Audience, ToolGroup
 # How SharePoint names "Everyone" and "Everyone except external users".
 _EVERYONE = ("c:0(.s|true", "c:0-.f|rolemanager|spo-grid-all-users")
 
+# What SharePoint gives people on the way to a file that was shared with them: these levels read nothing.
+_NO_ACCESS = frozenset(("sp.limited access", "sp.web-only limited access"))
+
 
 @dataclass
 class GrantedReaders:
@@ -28,6 +31,9 @@ class GrantedReaders:
         """The readers that permissions of Graph name."""
         readers = cls()
         for permission in permissions:
+            roles = {str(role).lower() for role in as_list(permission.get("roles"))}
+            if roles and roles <= _NO_ACCESS:
+                continue
             if as_dict(permission.get("link")).get("scope") in ("anonymous", "organization"):
                 readers.is_everyone = True
             for grant in (permission.get("grantedToV2"), *as_list(permission.get("grantedToIdentitiesV2"))):
