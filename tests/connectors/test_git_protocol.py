@@ -111,6 +111,19 @@ async def test_links_and_empty_or_missing_repositories(tmp_path: Path, http: Tra
             await git.fetch_head(http, missing)
 
 
+async def test_why_a_repository_has_nothing_to_read(tmp_path: Path, http: Transport) -> None:
+    """A main branch without commits, where another one has some; objects that are named by SHA-256."""
+    commit(tmp_path / "wiki", {"a.md": b"words"})
+    run(tmp_path / "wiki", "checkout", "-q", "--orphan", "fresh")
+    with pytest.raises(SourceGone, match="Set branch to another one"):
+        await git.fetch_head(http, "/wiki")
+    (tmp_path / "new").mkdir()
+    run(tmp_path / "new", "init", "-q", "--object-format=sha256")
+    commit(tmp_path / "new", {"a.md": b"words"})
+    with pytest.raises(Unreadable, match="SHA-256"):
+        await git.fetch_head(http, "/new")
+
+
 @pytest.mark.parametrize("cut", [0, 4, 11, 40, 200, -21, -40])
 async def test_a_truncated_pack_is_unreadable(tmp_path: Path, http: Transport, site: Site, cut: int) -> None:
     commit(tmp_path / "wiki", {f"{n}.md": os.urandom(300) for n in range(5)})

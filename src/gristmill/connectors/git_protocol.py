@@ -83,7 +83,7 @@ async def fetch_head(http: Transport, path: str, branch: str | None = None) -> G
     """What a branch of the repository at `path` points to, or else HEAD; SourceGone when there is no repository, or no such
     branch, or no commit."""
     wanted = b"HEAD" if branch is None else f"refs/heads/{branch}".encode()
-    capabilities = b""
+    capabilities, has_branches = b"", False
     params = {"service": "git-upload-pack"}
     response = await http.raw("GET", f"{path}/info/refs", params, limit=_MAX_REFS_BYTES)
     try:
@@ -91,16 +91,23 @@ async def fetch_head(http: Transport, path: str, branch: str | None = None) -> G
             name, _, more = line.rstrip(b"\n").partition(b"\0")
             capabilities = more or capabilities  # on the first ref
             commit, _, ref = name.partition(b" ")
+            has_branches |= ref.startswith(b"refs/heads/")
             if ref == wanted and len(commit) == 40:
                 return GitHead(commit.decode(), frozenset(capabilities.decode("utf-8", "replace").split()))
     except (GitProtocolError, ValueError):
         raise Unreadable(
             "The response is not from a git server: is the address right?", code="connector_refused"
         ) from None
+    if b"object-format=sha256" in capabilities:
+        raise Unreadable(
+            "The repository names its objects by SHA-256, which is not supported.", code="connector_refused"
+        )
+    if branch is not None:
+        raise SourceGone(f"The repository has no branch named {branch}.")
     raise SourceGone(
-        "The repository has no commits."
-        if branch is None
-        else f"The repository has no branch named {branch}."
+        "The repository's main branch has no commits. Set branch to another one."
+        if has_branches
+        else "The repository has no commits."
     )
 
 
