@@ -1,6 +1,7 @@
 """Watched folders: a saved file is searchable soon, moves are moves, bursts are one comparison, and one worker has each folder."""
 
 import asyncio
+import os
 import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ import psycopg
 import pytest
 
 from gristmill import app, faults
-from gristmill.ingest.refresh import watched_folder
+from gristmill.ingest.refresh import system_watch, watched_folder
 from gristmill.ingest.refresh.system_watch import SystemWatch
 from gristmill.ingest.refresh.watch_limits import check_watchable, file_system_of
 from gristmill.settings import Settings
@@ -220,6 +221,20 @@ async def row_of(db: psycopg.AsyncConnection, query: LiteralString, *values: obj
     await db.rollback()
     assert row is not None
     return row
+
+
+async def test_a_name_that_is_not_utf8_does_not_end_the_watch(
+    watching: httpx.AsyncClient, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library can't report it, and ends. What else was saved is found by a comparison, and what is saved later by the watch."""
+    monkeypatch.setattr(system_watch, "_SHORTEST_LIFE", 0)
+    base, _ = await add_watched(watching, docs)
+    shutil.copyfile(docs / "a.md", os.fsdecode(os.fsencode(docs) + b"/bad\xff.md"))
+    (docs / "new.md").write_text("spelt")
+    await wait_until(lambda: has_hit(watching, base, "spelt"))
+    (docs / "later.md").write_text("emmer")
+    await wait_until(lambda: has_hit(watching, base, "emmer"))
+    assert "bad\\xff.md" in await item_titles(watching, base, parentId="*", status="failed")
 
 
 async def test_a_folder_that_is_there_again_is_watched_and_compared_again(docs: Path) -> None:

@@ -1,14 +1,23 @@
-"""A watch of the operating system over several folders, in a thread of its own: reports changed paths to the event loop."""
+"""A watch of the operating system over several folders, in a thread of its own: reports changed paths to the event loop.
+
+It ends with an error when a file is saved whose name is not UTF-8, which the library can't pass on. Then it counts as outdated: it is
+made again, and the folders are compared.
+"""
 
 import asyncio
+import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
 from watchfiles._rust_notify import RustNotify
 
+log = logging.getLogger(__name__)
+
 _DEBOUNCE, _STEP, _TIMEOUT = 400, 50, 5_000  # milliseconds
+_SHORTEST_LIFE = 10.0  # seconds before a watch that has ended with an error is made again
 
 Report = Callable[[set[Path]], None]
 
@@ -18,6 +27,7 @@ class SystemWatch:
 
     def __init__(self, paths: Sequence[Path], report: Report, loop: asyncio.AbstractEventLoop) -> None:
         self._report, self._loop, self._stopping = report, loop, threading.Event()
+        self._started_at, self._has_failed = time.monotonic(), False
         self._identities = {path: _identity(path) for path in paths}
         present = [str(path) for path, identity in self._identities.items() if identity is not None]
         self._notify = RustNotify(present, False, False, 0, True, True) if present else None
@@ -30,7 +40,9 @@ class SystemWatch:
         return await asyncio.to_thread(cls, paths, report, asyncio.get_running_loop())
 
     async def is_outdated(self) -> bool:
-        """Whether a folder is another one by now, or is there again."""
+        """Whether a folder is another one by now, or is there again; or the watch has ended."""
+        if self._has_failed and time.monotonic() - self._started_at >= _SHORTEST_LIFE:
+            return True
         return await asyncio.to_thread(self._has_changed_folders)
 
     async def stop(self) -> None:
@@ -51,7 +63,12 @@ class SystemWatch:
 
     def _run(self) -> None:
         while self._notify is not None and not self._stopping.is_set():
-            changes = self._notify.watch(_DEBOUNCE, _STEP, _TIMEOUT, self._stopping)
+            try:
+                changes = self._notify.watch(_DEBOUNCE, _STEP, _TIMEOUT, self._stopping)
+            except Exception as error:  # whatever it is, the watch is over
+                log.warning("the watch of folders ended, and is begun again", extra={"error": str(error)})
+                self._has_failed = True
+                return
             if isinstance(changes, set):
                 paths = {Path(path) for _, path in changes}
                 try:
