@@ -128,6 +128,36 @@ async def test_a_folder_that_was_added_twice_follows_the_disk_in_both_places(
     assert await worker.rows(files, "a.md") == []
 
 
+async def test_a_folder_in_place_of_a_file_and_the_other_way_round(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    """By a check and by the watch."""
+    write(docs / "p/q.md", "rye q")
+    root = (await index_folder(worker, base, docs))["docs"]
+
+    async def files() -> set[tuple[str, str]]:
+        return set(await worker.rows("select type, source_key from item where parent_id is not null"))
+
+    (docs / "a.md").unlink()
+    write(docs / "a.md/in.md", "spelt")
+    shutil.rmtree(docs / "p")
+    write(docs / "p", "oats")
+    changed = {("directory", "a.md"), ("file", "a.md/in.md"), ("file", "p")}
+    others = {("directory", "deep"), ("file", "deep/b.md")}
+    await compare(worker, base, root)
+    assert await files() == {(kind, str(docs / name)) for kind, name in changed | others}
+    (docs / "p").unlink()
+    write(docs / "p/q.md", "rye q")
+    shutil.rmtree(docs / "a.md")
+    write(docs / "a.md", "emmer")
+    scan = await comparison(worker, root)
+    assert await scan.compare_paths([docs / "p", docs / "p/q.md", docs / "a.md"], Priority.INTERACTIVE) == []
+    await worker.work()
+    changed = {("file", "a.md"), ("directory", "p"), ("file", "p/q.md")}
+    assert await files() == {(kind, str(docs / name)) for kind, name in changed | others}
+    assert await worker.search_texts(base, "spelt oats emmer") == ["emmer"]
+
+
 async def test_a_title_that_someone_gave_a_file_stays_when_the_file_is_moved(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:

@@ -6,6 +6,7 @@
     a file with the fingerprint that is filed                nothing
     a file with another one, or an entry with another error  a new version and its job
     nothing at a path that is filed                          the item is deleted
+    a folder where a file is filed, or the other way round   the item is deleted, and a new one filed
 
 A file moved if an item of the folder has its fingerprint and that item's path is gone. So did one that people deleted here: it
 stays deleted. The title of a
@@ -151,7 +152,7 @@ class _FolderTransaction:
         await enqueue_next_jobs(self._tx, self._base, [*filed, *requested], priority)
         await self._finish_folders()
         await catalog.derive_statuses_above(self._tx, [item.id for item in [*filed, *requested]])
-        counts.removed = await self._remove(changes.gone)
+        counts.removed = await self._remove(changes.gone, _replaced(entries, known))
         return counts
 
     # ── folders ──────────────────────────────────────────────────────────────────────────────────────────
@@ -281,9 +282,9 @@ class _FolderTransaction:
         await catalog.derive_statuses_above(self._tx, moved_ids)
         return len(moved)
 
-    async def _remove(self, paths: Sequence[str]) -> int:
+    async def _remove(self, paths: Sequence[str], replaced: Sequence[ListedChild]) -> int:
         await self._open_folders([str(Path(path).parent) for path in paths], create=False)
-        gone = list((await self._find_known(paths)).values())
+        gone = [*replaced, *(await self._find_known(paths)).values()]
         if gone:
             await mark_for_deletion(self._tx, self._base, [child.id for child in gone])
         return len(gone)
@@ -314,6 +315,19 @@ def _has_changed(child: ListedChild, entry: DirectoryEntry) -> bool:
     if error_code is not None:
         return child.status != "failed" or child.error_code != error_code
     return entry.fingerprint is None or child.fingerprint != entry.fingerprint
+
+
+def _replaced(
+    entries: Sequence[DirectoryEntry], known: Mapping[tuple[str, str], ListedChild]
+) -> list[ListedChild]:
+    """What is filed as a file where there is a folder now, or the other way round. Of an entry that could not be looked at, the
+    type is not known."""
+    children = [
+        known.get(("file" if entry.kind == "directory" else "directory", str(entry.path)))
+        for entry in entries
+        if entry.error is None and (entry.kind == "directory" or entry.fingerprint is not None)
+    ]
+    return [child for child in children if child is not None]
 
 
 def _folders_above(path: Path, top: str) -> list[str]:

@@ -163,10 +163,10 @@ class FolderComparison:
         excluded: Mapping[tuple[str, str], str | None],
     ) -> list[_OpenFolder]:
         below: list[_OpenFolder] = []
-        present: set[tuple[str, str]] = set()
+        present: set[str] = set()
         for entry in entries:
             key = (entry.kind, str(entry.path))
-            present.add(key)
+            present.add(str(entry.path))
             child = known.get(key)
             if key in excluded:
                 if entry.kind == "file" and entry.fingerprint not in (None, excluded[key]):
@@ -181,7 +181,8 @@ class FolderComparison:
                 self._differing.append(entry)
             if entry.kind == "directory" and entry.error is None and not (child and child.is_being_listed):
                 below.append(_OpenFolder(entry.path, child.id if child else None))
-        self._gone += [path for kind, path in known if (kind, path) not in present and kind != "url"]
+        # What is filed as another type than it has now is removed with its entry.
+        self._gone += [path for kind, path in known if path not in present and kind != "url"]
         return below
 
     async def _refuse_unmounted(
