@@ -12,6 +12,7 @@ from typing import Any, LiteralString
 import httpx
 import psycopg
 import pytest
+from watchfiles._rust_notify import RustNotify
 
 from gristmill import app, faults
 from gristmill.ingest.refresh import system_watch, watched_folder
@@ -235,6 +236,52 @@ async def test_a_name_that_is_not_utf8_does_not_end_the_watch(
     (docs / "later.md").write_text("emmer")
     await wait_until(lambda: has_hit(watching, base, "emmer"))
     assert "bad\\xff.md" in await item_titles(watching, base, parentId="*", status="failed")
+
+
+async def test_a_folder_that_the_system_refuses_to_watch_does_not_keep_out_the_others(
+    settings: Settings, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were added while no worker watched, and are claimed together. Its limit may also be reached later."""
+    large = tmp_path / "large"
+    large.mkdir()
+    refused = [str(large)]
+
+    def notify(paths: list[str], *options: Any) -> RustNotify:
+        if set(refused) & set(paths):
+            raise OSError("No space left on device")
+        return RustNotify(paths, *options)
+
+    monkeypatch.setattr(system_watch, "RustNotify", notify)
+    monkeypatch.setattr(system_watch, "_SHORTEST_LIFE", 0)
+    roots: dict[Path, tuple[str, str]] = {}
+    async with watching_client(settings, watch_folders=False) as http:
+        for folder in (large, docs):
+            base = await make_base(http, folder.name)
+            added = await add_items(http, base, {"type": "directory", "path": str(folder)})
+            roots[folder] = base, added["created"][0]["id"]
+            await wait_until_ended(http, roots[folder][1])
+    async with watching_client(settings) as http:
+
+        async def state_of(folder: Path) -> tuple[str, str | None]:
+            watch = (await http.get(f"/api/knowledge-items/{roots[folder][1]}")).json()["freshness"]["watch"]
+            return watch["state"], watch["error"] and watch["error"]["code"]
+
+        async def are_known() -> bool:
+            return [await state_of(large), await state_of(docs)] == [
+                ("unavailable", "watch_refused"),
+                ("watching", None),
+            ]
+
+        await wait_until(are_known)
+        (docs / "new.md").write_text("spelt")
+        await wait_until(lambda: has_hit(http, roots[docs][0], "spelt"))
+        refused.append(str(docs))
+        shutil.copyfile(docs / "a.md", os.fsdecode(os.fsencode(docs) + b"/bad\xff.md"))  # the watch ends
+
+        async def is_refused() -> bool:
+            return await state_of(docs) == ("unavailable", "watch_refused")
+
+        await wait_until(is_refused)
 
 
 async def test_a_folder_that_is_there_again_is_watched_and_compared_again(docs: Path) -> None:

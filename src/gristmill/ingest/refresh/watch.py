@@ -12,7 +12,7 @@ of folders changes, the new one before the old one ends.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -93,10 +93,12 @@ class FolderWatcher:
 
     async def _replace_folders(self) -> None:
         """Watch again what was deleted or unmounted and is there again: the old watch knows nothing of it."""
-        if self._system_watch is not None and await self._system_watch.is_outdated():
-            await self._watch_again()
-            for folder in self._folders.values():
-                folder.compare_all()
+        if self._system_watch is None or not await self._system_watch.is_outdated():
+            return
+        if (refusal := await self._watch_again()) is not None:
+            await self._give_up(list(self._folders), refusal)
+        for folder in self._folders.values():
+            folder.compare_all()
 
     async def _claim(self) -> None:
         self._refused = {item: at for item, at in self._refused.items() if at > time.monotonic()}
@@ -104,14 +106,25 @@ class FolderWatcher:
             free = await watches.find_free_watches(tx, _CLAIM_BATCH, self._refused)
         watchable = [watch for watch in free if await self._is_watchable(watch)]
         claimed = [folder for watch in watchable if (folder := await self._claim_one(watch)) is not None]
-        if not claimed:
-            return
+        if claimed:
+            await self._begin(claimed)
+
+    async def _begin(self, claimed: Sequence[WatchedFolder]) -> None:
+        """Watch claimed folders; if the operating system refuses all of them together, one by one."""
         self._folders |= {folder.root.id: folder for folder in claimed}
-        if await self._watch_again():
+        refusal = await self._watch_again()
+        if refusal is None:
             for folder in claimed:
                 if folder.root.id in self._folders:  # still: its lease may have been lost meanwhile
                     task = asyncio.create_task(folder.run(), name=f"watch {folder.path}")
                     self._tasks[folder.root.id] = task
+        elif len(claimed) == 1:
+            await self._give_up([folder.root.id for folder in claimed], refusal)
+        else:
+            for folder in claimed:
+                self._folders.pop(folder.root.id, None)
+            for folder in claimed:
+                await self._begin([folder])
 
     async def _is_watchable(self, watch: FreeWatch) -> bool:
         path = Path(watch.source["path"])
@@ -136,12 +149,12 @@ class FolderWatcher:
 
     # ── the operating system ─────────────────────────────────────────────────────────────────────────────
 
-    async def _watch_again(self) -> bool:
-        """Watch the folders of now. If the operating system refuses, the newest ones are given up; False then."""
+    async def _watch_again(self) -> str | None:
+        """Watch the folders of now; why the operating system refuses, if it does. Those of before are then still watched."""
         async with self._replacing:
             return await self._replace_system_watch()
 
-    async def _replace_system_watch(self) -> bool:
+    async def _replace_system_watch(self) -> str | None:
         old, self._system_watch = self._system_watch, None
         try:
             self._system_watch = await SystemWatch.start(
@@ -149,11 +162,10 @@ class FolderWatcher:
             )
         except (OSError, RuntimeError) as error:
             self._system_watch = old
-            await self._give_up([item for item in self._folders if item not in self._tasks], str(error))
-            return False
+            return str(error)
         if old is not None:
             await old.stop()
-        return True
+        return None
 
     async def _give_up(self, item_ids: list[ItemId], reason: str) -> None:
         error = Unreadable(
@@ -165,7 +177,11 @@ class FolderWatcher:
             await watches.release_watches(tx, item_ids, self._owner)
         for item_id in item_ids:
             self._folders.pop(item_id, None)
+            if (task := self._tasks.pop(item_id, None)) is not None:
+                await clock.cancel_tasks([task])
             await self._refuse(item_id, error.code, error.message)
+        if not self._folders:  # nothing is left to watch, perhaps because the watch has ended
+            await self._watch_again()
 
     def _hand_out(self, paths: set[Path]) -> None:
         """Give changed paths to the folders that they are in; an added folder may be inside another one."""
