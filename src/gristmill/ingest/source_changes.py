@@ -6,10 +6,10 @@ FEW_PAGES = 20  # so many pages of a sitemap or site may be gone at once, whatev
 _HANDFUL = 3  # … unless these, or more, are all that there was, and only the start page is left
 
 
-def is_mass_removal(gone: int, filed: int, found: int) -> bool:
+def is_mass_removal(gone: int, filed: int, present: int) -> bool:
     """Whether so many pages are gone at once that the site more likely has a problem: a notice of maintenance, a log-in.
-    `found` is how many pages it has now."""
-    return gone > max(FEW_PAGES, filed // 2) or (gone >= _HANDFUL and found <= 1)
+    `present` is how many pages it has now."""
+    return gone > max(FEW_PAGES, filed // 2) or (gone >= _HANDFUL and present <= 1)
 
 
 class Interrupted(Exception):

@@ -104,8 +104,7 @@ class PageFiler:
             gone = await crawls.find_gone_pages(tx, self._crawl, is_complete=is_complete)
             filed = await crawls.count_filed_pages(tx, self._site.id)
             crawl = await crawls.find_crawl(tx, self._site.id)
-        found = 0 if crawl is None else crawl.pages
-        if not self._crawl.version and is_mass_removal(len(gone), filed, found):
+        if not self._crawl.version and is_mass_removal(len(gone), filed, 0 if crawl is None else crawl.pages):
             await self._end(is_complete=False)
             raise Permanent(
                 f"{len(gone):,} of {filed:,} pages are gone from the site. Nothing was removed. If that is right, reindex the"

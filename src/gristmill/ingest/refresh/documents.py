@@ -235,7 +235,7 @@ def _must_retry(result: _DocumentCheck) -> bool:
 
 
 def _page_fingerprint(validators: Mapping[str, str], digest: bytes | None) -> str | None:
-    """What tells whether a page is the one that failed: its bytes, or, if it was rendered, its text."""
+    """By what a page is recognised as the one that failed: its bytes, or, if it was rendered, its text."""
     return validators.get(DIGEST) or (None if digest is None else digest.hex())
 
 

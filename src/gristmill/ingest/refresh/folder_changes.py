@@ -152,7 +152,7 @@ class _FolderTransaction:
         await enqueue_next_jobs(self._tx, self._base, [*filed, *requested], priority)
         await self._finish_folders()
         await catalog.derive_statuses_above(self._tx, [item.id for item in [*filed, *requested]])
-        counts.removed = await self._remove(changes.gone, _replaced(entries, known))
+        counts.removed = await self._remove(changes.gone, _other_types(entries, known))
         return counts
 
     # ── folders ──────────────────────────────────────────────────────────────────────────────────────────
@@ -317,7 +317,7 @@ def _has_changed(child: ListedChild, entry: DirectoryEntry) -> bool:
     return entry.fingerprint is None or child.fingerprint != entry.fingerprint
 
 
-def _replaced(
+def _other_types(
     entries: Sequence[DirectoryEntry], known: Mapping[tuple[str, str], ListedChild]
 ) -> list[ListedChild]:
     """What is filed as a file where there is a folder now, or the other way round. Of an entry that could not be looked at, the
