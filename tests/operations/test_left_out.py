@@ -40,7 +40,7 @@ async def test_a_sitemap_reports_how_much_it_left_out_and_why(
     new = NewItem("sitemap", "site", url, source={"url": url})
     (root,) = await worker.add(base, ItemToAdd(new, None))
     assert await status_and_warnings(worker, base, "site") == ("preparing", [], {})
-    left_out = {"disallowed": 2, "other_site": 1, "unreadable_sitemap": 1}
+    left_out = {"disallowed": 2, "other_site": 1, "gone_sitemap": 1}
     await worker.step()
     assert await status_and_warnings(worker, base, "site") == ("processing", ["left_out"], left_out)
     await worker.work()
