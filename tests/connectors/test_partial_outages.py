@@ -8,6 +8,7 @@ from gristmill import app, jobs
 from gristmill.connectors import transport
 from gristmill.jobs import NewJob
 from gristmill.work import SyncAccess, SyncConnector
+from tests.connectors.fakes.confluence import FakeConfluence
 from tests.connectors.fakes.drives import FakeGraph
 from tests.connectors.fakes.github import FakeGitHub
 from tests.connectors.fakes.tool import FakeTool, failing, serve_fake
@@ -150,3 +151,22 @@ async def test_a_refresh_goes_on_after_a_rate_limit_where_it_was(mill: app.Grist
         # It may take hours: no answer is older than what people are shown.
         query = "select acl_as_of <= (select min(as_of) from connector_audience) from connector"
         assert await harness.fetch(query) == [(True,)]
+
+
+async def test_a_page_of_a_proxy_is_no_sign_that_a_document_is_gone(mill: app.Gristmill) -> None:
+    """The listing no longer names it, and what the tool says of the document itself can't be understood: it stays, and the run says so."""
+    with serve_fake(FakeConfluence()) as tool:
+        harness = await ConnectorHarness.create(mill, tool)
+        await harness.sync()
+        before = set(await harness.indexed_documents())
+        tool.advance_clock()
+        tool.delete(0)
+        tool.add_rule(tool.is_detail, lambda: SiteResponse(body=b"<html>Please log in"), times=1000)
+        run = await harness.sync()
+        assert (run.status, run.documents_pruned) == ("completed_with_errors", 0)
+        assert "did not return JSON" in await harness.log_text(run)
+        assert set(await harness.indexed_documents()) == before
+        tool.rules.clear()
+        run = await harness.sync()
+        assert (run.status, run.documents_pruned) == ("success", 1)
+        await harness.assert_matches_tool()

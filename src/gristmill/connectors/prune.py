@@ -5,6 +5,9 @@
     of a scope that is gone or closed                 is pruned
     of a stream that the run did not report on        is verified; the connector raises SourceGone when it no longer follows it
 
+Verified is gone if the tool says that it does not exist, or that these credentials may not read it. Any other error is an error of
+the run, and the document stays: an answer that can't be understood may come from a proxy or a log-in page.
+
 The guard: when more than `MASS_DELETION_COUNT` documents and more than `MASS_DELETION_SHARE` of all would be deleted, none
 is, and the run reports it. A tool that returns half of what it has, or credentials that see less, must not empty a base. A
 user who means it syncs with `allowDeletions`.
@@ -17,8 +20,8 @@ from gristmill.connectors import batch_writer, document_store, store
 from gristmill.connectors.batch_writer import BatchWriter
 from gristmill.connectors.document_store import StaleDocument
 from gristmill.connectors.model import ConnectorRow, ConnectorRun
-from gristmill.connectors.port import Batch, Connector, Document
-from gristmill.connectors.transport import CredentialsRejected, RateLimited
+from gristmill.connectors.port import Batch, Connector, Document, ReadFailure
+from gristmill.connectors.transport import FORBIDDEN, CredentialsRejected, RateLimited
 from gristmill.db import Database
 from gristmill.errors import SourceGone, Unreadable
 from gristmill.jobs import Job
@@ -66,15 +69,15 @@ class Pruner:
     ) -> None:
         gone_ids: list[str] = []
         for candidate in stale:
-            document = await _fetch_again(connector, candidate)
-            if document is None:
+            result = await _fetch_again(connector, candidate)
+            if result is None:
                 gone_ids.append(candidate.ref.source_id)
-            else:
-                # The listing stepped over it: store it as it is now.
-                prepared = await self._writer.prepare(
-                    connector, row, Batch(document.ref.stream, documents=[document])
-                )
-                await self._writer.save(job, row, run, prepared, advance_stream=False)
+                continue
+            batch = Batch(candidate.ref.stream, failures=[result])
+            if isinstance(result, Document):  # the listing stepped over it: store it as it is now
+                batch = Batch(result.ref.stream, documents=[result])
+            prepared = await self._writer.prepare(connector, row, batch)
+            await self._writer.save(job, row, run, prepared, advance_stream=False)
         await faults.point("prune.asked")
         if not gone_ids:
             return
@@ -86,13 +89,17 @@ class Pruner:
             await faults.point("prune.before_commit")
 
 
-async def _fetch_again(connector: Connector, candidate: StaleDocument) -> Document | None:
-    """The document, if the tool still has it."""
+async def _fetch_again(connector: Connector, candidate: StaleDocument) -> Document | ReadFailure | None:
+    """The document, or why it is not known whether the tool still has it; None if it is gone."""
     if not candidate.must_verify:
         return None
     try:
         return await connector.fetch(candidate.ref)
     except (RateLimited, CredentialsRejected):
         raise
-    except (SourceGone, Unreadable):
+    except SourceGone:
         return None
+    except Unreadable as error:
+        if error.code == FORBIDDEN:
+            return None
+        return ReadFailure(candidate.ref, error.code, error.message)
