@@ -5,9 +5,11 @@ from typing import Any
 from uuid import UUID
 
 import httpx
+import numpy as np
 import pytest
 
 from gristmill import app, catalog
+from gristmill.catalog import NewItem
 from gristmill.search import (
     Chunk,
     HttpReranker,
@@ -21,7 +23,7 @@ from gristmill.search.inverted_index import TermDictionary
 from tests.embedding import endpoint
 from tests.embedding.endpoint import CannedResponse, EmbeddingRequest
 from tests.embedding.hashed import HashedEmbedder
-from tests.search.published_items import file_folder, file_note, new_base, publish_version, write
+from tests.search.published_items import EMBEDDER, file_folder, file_note, new_base, publish_version, write
 
 
 async def search_hits(http: httpx.AsyncClient, url: str, **body: Any) -> list[dict[str, Any]]:
@@ -50,6 +52,32 @@ async def test_a_hit_has_an_explanation_and_a_stable_citation(
     assert explanation["similarity"] == pytest.approx(1.0, abs=0.2)
     (plain, *_) = await search_hits(http, url, query="wheel turns")
     assert plain["explain"] is None
+
+
+async def test_the_text_with_all_words_comes_first_where_nothing_else_fits(
+    mill: app.Gristmill, http: httpx.AsyncClient
+) -> None:
+    """A sentence of a long chunk can be far from it by its vector, and a hundred rows of a sheet nearer."""
+    base, query = await new_base(mill.db), "five barrels of the finest flour"
+    near, far = EMBEDDER.vector(query).astype(np.float32), -EMBEDDER.vector(query).astype(np.float32)
+    abbey = "The abbot pays them with five barrels of the finest flour."
+    texts = [("Rows", "x", near), ("Abbey", abbey, far), ("Some", "The finest barrels.", far)]
+    async with mill.db.transaction() as tx:
+        for title, text, vector in texts:
+            new = NewItem("note", title, title, body=text)
+            (item,) = await catalog.insert_items(tx, base.id, None, [new])
+            count = 30 if title == "Rows" else 1
+            chunks = [Chunk(n, f"{text} {n}", n, n + 1, (), vector) for n in range(count)]
+            await write(tx, base, [(item, 1, chunks)], content=text)
+            await publish_version(tx, [item], 1, count)
+    url = f"/api/knowledge-bases/{base.id}/search"
+    for limit in (1, 10):
+        response = (await http.post(url, json={"query": query, "limit": limit})).json()
+        assert [hit["title"] for hit in response["hits"][:2]] == ["Abbey", "Rows"][:limit]
+        assert [hit["fits"] for hit in response["hits"][:2]] == [True, False][:limit]
+        assert response["fits"]
+    found = await search_hits(http, url, query="barrels of something else", limit=10)
+    assert [hit["title"] for hit in found] == ["Rows"] * 10  # not all words: the ranking stays
 
 
 async def test_context_returns_the_neighbouring_chunks(mill: app.Gristmill, http: httpx.AsyncClient) -> None:

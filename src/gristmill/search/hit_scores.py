@@ -18,6 +18,7 @@ from gristmill.search.similarity_scale import Script, SimilarityScale
 from gristmill.search.store import ChunkRow
 
 LOADED_TEXT_HITS = 10
+BEST_BY_WORDS = 3  # hits that are loaded, whatever their rank is
 _MANY_CANDIDATES = 100  # if vectors have found so many, there may be more
 _COVERING_HITS = 3  # whose words are compared with the question
 
@@ -39,6 +40,7 @@ class LoadedHit:
     fused: fuse.FusedHit
     row: ChunkRow
     rerank_score: float | None = None
+    is_best_by_words: bool = False  # it ranks below the others that were loaded
 
     @property
     def texts(self) -> list[str]:
@@ -138,6 +140,20 @@ def hit_score(hit: LoadedHit, evidence: Evidence) -> float:
     if hit.rerank_score is not None:
         return min(1.0, max(0.0, hit.rerank_score))
     return relevance.score(evidence)
+
+
+def rank_by_evidence(
+    request: SearchRequest, hits: Sequence[LoadedHit], evidence: Sequence[Evidence]
+) -> tuple[list[int], list[float]]:
+    """The order of hits, and their scores in it. The order is that of the ranking. But if none of its leading hits fits, those that
+    have every word of the query come first: who types the words of a text looks for it, however many others are nearer by vectors."""
+    scores = [hit_score(hit, known) for hit, known in zip(hits, evidence, strict=True)]
+    order = list(range(len(hits)))
+    is_reranked = any(hit.rerank_score is not None for hit in hits)
+    fits = max(scores[: relevance.LEADING_HITS], default=0.0) >= relevance.DEFAULT_MIN_SCORE
+    if request.mode == "hybrid" and not is_reranked and not fits:
+        order.sort(key=lambda place: not evidence[place].has_every_word)
+    return order, relevance.descending([scores[place] for place in order])
 
 
 def with_coverage(explanation: HitExplanation | None, evidence: Evidence) -> HitExplanation | None:

@@ -5,6 +5,7 @@ again, and returns only chunks that are live and visible at that moment.
 """
 
 import asyncio
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
@@ -18,12 +19,13 @@ from gristmill.search.corrections import corrections_in_hits
 from gristmill.search.explain import KeywordExplanation
 from gristmill.search.highlight import highlight_ranges
 from gristmill.search.hit_scores import (
+    BEST_BY_WORDS,
     BaseResults,
     LoadedHit,
     fitting_score,
     gather_evidence,
-    hit_score,
     lowest_score,
+    rank_by_evidence,
     with_coverage,
     with_pinned_first,
 )
@@ -126,7 +128,26 @@ class Searcher:
             rows = await self._load_rows(targets, request, batch)
             loaded += [LoadedHit(hit, rows[hit.no]) for hit in batch if hit.no in rows]
             offset += len(batch)
-        return loaded[:depth] + await self._load_pinned(targets, request, fused, loaded[:depth])
+        loaded = loaded[:depth]
+        loaded += await self._load_best_by_words(targets, request, fused, loaded)
+        return loaded + await self._load_pinned(targets, request, fused, loaded)
+
+    async def _load_best_by_words(
+        self,
+        targets: Sequence[Target],
+        request: SearchRequest,
+        fused: Sequence[fuse.FusedHit],
+        loaded: Sequence[LoadedHit],
+    ) -> list[LoadedHit]:
+        """The best hits by words, if they rank below the loaded ones."""
+        known = {hit.fused.no for hit in loaded}
+        by_words = [hit for hit in fused if hit.text_score is not None]
+        best = heapq.nlargest(BEST_BY_WORDS, by_words, key=lambda hit: hit.text_score or 0.0)
+        batch = [hit for hit in best if hit.no not in known]
+        if not batch or request.mode != "hybrid":
+            return []
+        rows = await self._load_rows(targets, request, batch)
+        return [LoadedHit(hit, rows[hit.no], is_best_by_words=True) for hit in batch if hit.no in rows]
 
     async def _load_pinned(
         self,
@@ -182,15 +203,14 @@ class Searcher:
             if request.collapse
             else [[position] for position in range(len(loaded))]
         )
-        width = max(request.limit, relevance.LEADING_HITS)
-        groups = groups[:width] + [group for group in groups[width:] if loaded[group[0]].row.mark == "pinned"]
+        groups = _first_groups(request, loaded, groups)
+        candidates = [loaded[group[0]] for group in groups]
+        evidence = await asyncio.to_thread(gather_evidence, request, results, candidates)
+        order, scores = rank_by_evidence(request, candidates, evidence)
+        groups, evidence = [groups[place] for place in order], [evidence[place] for place in order]
         chosen = [loaded[group[0]] for group in groups]
         neighbours = await self._load_neighbours(targets, request, chosen)
         explanations = await self._explain(request, results, chosen)
-        evidence = await asyncio.to_thread(gather_evidence, request, results, chosen)
-        scores = relevance.descending(
-            [hit_score(hit, known) for hit, known in zip(chosen, evidence, strict=True)]
-        )
         # In a thread: a hundred long hits take tens of milliseconds, for which other requests would wait.
         highlights = await asyncio.to_thread(_highlights, results, chosen)
         return [
@@ -237,6 +257,18 @@ class Searcher:
                         tx, target.base.chunk_set, rows, request.context
                     )
         return neighbours
+
+
+def _first_groups(
+    request: SearchRequest, loaded: Sequence[LoadedHit], groups: Sequence[list[int]]
+) -> list[list[int]]:
+    """As many as are asked for, and what may rank higher than its place says."""
+    width = max(request.limit, relevance.LEADING_HITS)
+    further = [(group, loaded[group[0]]) for group in groups[width:]]
+    return [
+        *groups[:width],
+        *(group for group, hit in further if hit.row.mark == "pinned" or hit.is_best_by_words),
+    ]
 
 
 def _has_text_hits(results: Sequence[BaseResults]) -> bool:
