@@ -206,6 +206,8 @@ async def test_prefixes_phrases_and_excluded_words(setup: IndexSetup) -> None:
     await setup.add_notes(base, "grain in a mill stone bowl", "grind a stone in the mill", "water")
     for query, titles in {
         "gr*": {"grain in a mill stone bowl", "grind a stone in the mill"},
+        "stones*": {"grain in a mill stone bowl", "grind a stone in the mill"},
+        "in -stones* water": {"water"},
         '"mill stone"': {"grain in a mill stone bowl"},
         '"stone mill" -water': {"grain in a mill stone bowl", "grind a stone in the mill"},  # relaxed
         '"absent words"': set[str](),

@@ -53,6 +53,12 @@ def test_a_star_makes_a_prefix() -> None:
     assert question.prefixes == ("grind",)
 
 
+def test_a_prefix_that_is_a_word_has_its_stem_which_is_what_the_index_has() -> None:
+    question = parse("services* wheels", ENGLISH)
+    assert (question.prefixes, question.names) == (("services",), {"servic", "wheel"})
+    assert highlight_ranges("A service of wheels, serviced.", question) == [(2, 9), (13, 19), (21, 29)]
+
+
 def test_a_word_has_a_name_in_every_language_of_the_base() -> None:
     (term,) = parse("Häuser", ("english", "german")).terms
     assert set(term.names) == {"hauser", "haus"}

@@ -105,5 +105,5 @@ def _is_single(term: Term) -> bool:
 
 def _has(chunk_lexemes: set[str], term: Term) -> bool:
     if term.prefix:
-        return any(lexeme.startswith(term.names[0]) for lexeme in chunk_lexemes)
+        return any(lexeme.startswith(term.names[0]) or lexeme in term.names for lexeme in chunk_lexemes)
     return not chunk_lexemes.isdisjoint(term.names)

@@ -87,9 +87,12 @@ async def search(
         parsed_query = parse(query, snapshot.languages, synonyms)
         terms_to_find = [*parsed_query.terms, *parsed_query.excluded]
         lexemes_by_term = {
-            term: await cache.expand_prefix(
-                tx, base.chunk_set, term.names[0], MAX_PREFIX_EXPANSIONS, snapshot
-            )
+            term: [
+                *term.names[1:],
+                *await cache.expand_prefix(
+                    tx, base.chunk_set, term.names[0], MAX_PREFIX_EXPANSIONS, snapshot
+                ),
+            ]
             if term.prefix
             else [*term.names]
             for term in terms_to_find

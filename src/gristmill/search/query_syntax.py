@@ -29,7 +29,8 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Term:
-    """One search term: its lexemes in the languages of the base, or a prefix. `weight` is how often the query has it."""
+    """One search term: its lexemes in the languages of the base; or a prefix, with its lexemes as a word. Those are shorter: `service*`
+    is also `servic`, as the index has `services`. `weight` is how often the query has it."""
 
     names: Names
     weight: float = 1.0
@@ -70,12 +71,12 @@ class ParsedQuery:
     @property
     def names(self) -> frozenset[str]:
         """The lexemes of all terms except prefixes."""
-        return frozenset(name for term in self.terms if not term.prefix for name in term.names)
+        return frozenset(name for term in self.terms for name in term.names[term.prefix :])
 
     @property
     def prefixes(self) -> tuple[str, ...]:
         """The prefixes to match."""
-        return tuple(name for term in self.terms if term.prefix for name in term.names)
+        return tuple(term.names[0] for term in self.terms if term.prefix)
 
 
 def parse(text: str, languages: Collection[str], synonyms: Groups = ()) -> ParsedQuery:
@@ -89,7 +90,7 @@ def parse(text: str, languages: Collection[str], synonyms: Groups = ()) -> Parse
     for part in _PART.finditer(text):
         is_excluded = part["minus"] is not None
         if part["prefix"] is not None:
-            terms = [Term((fold(part["prefix"]),), prefix=True)]
+            terms = [Term(_prefix_names(part["prefix"], languages), prefix=True)]
         else:
             tokens = list(query_tokens(part["phrase"] or part["words"], languages))
             terms = [Term(names) for _, names in tokens]
@@ -116,6 +117,13 @@ def parse(text: str, languages: Collection[str], synonyms: Groups = ()) -> Parse
         tuple(excluded_phrases),
         tuple((names, word) for names, word in plain_words.items() if names not in explained),
     )
+
+
+def _prefix_names(prefix: str, languages: Collection[str]) -> Names:
+    """A prefix, and the lexemes of the word that it may be."""
+    folded = fold(prefix)
+    lexemes = {name for _, names in query_tokens(prefix, languages) for name in names}
+    return (folded, *sorted(name for name in lexemes if not name.startswith(folded)))
 
 
 def _plain_words(

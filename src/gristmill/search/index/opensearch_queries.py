@@ -161,7 +161,11 @@ def scope_filters(base: BaseId, scope: PointFilter) -> list[Json]:
 def occurrences(term: Term) -> Json:
     """The documents that have a term, scored by how often. A document with words of a prefix counts as having one."""
     if term.prefix:
-        return {"prefix": {"words": term.names[0]}}
+        prefix: Json = {"prefix": {"words": term.names[0]}}
+        word: Json = {"terms": {"words": [*term.names[1:]]}}
+        return (
+            {"constant_score": {"filter": {"bool": {"should": [prefix, word]}}}} if term.names[1:] else prefix
+        )
     return _any_of(term.names)
 
 

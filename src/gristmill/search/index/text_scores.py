@@ -91,7 +91,8 @@ def _norm(length: int, mean_length: float) -> float:
 
 def _counts(segment: Segment, term: Term) -> list[int]:
     if term.prefix:
-        return _counts_of_names(segment, [name for name, _ in segment.index.terms.with_prefix(term.names[0])])
+        expanded = [name for name, _ in segment.index.terms.with_prefix(term.names[0])]
+        return _counts_of_names(segment, [*term.names[1:], *expanded])
     return _counts_of_names(segment, term.names)
 
 
