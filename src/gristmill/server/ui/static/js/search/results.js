@@ -16,8 +16,8 @@ import { skippedSentence } from "./skipped.js";
 /**
  * @typedef {{param: (name: string) => string, toUrl: (hit: Hit) => string, title: string,
  *   place?: (hit: Hit) => string, tools?: () => unknown, footer?: () => unknown,
- *   clearFilters: () => (() => void) | null}} ResultsOptions `place` is what a hit shows before its location, `tools` are
- *   next to the number of results, `footer` below them; `clearFilters` gives null where there are none.
+ *   clearFilters: () => (() => void) | null}} ResultsOptions `place` is what a hit shows before its location, `tools`
+ *   are next to the number of results, `footer` below them; `clearFilters` gives null where there are none.
  */
 
 const MAX_LIMIT = 100;

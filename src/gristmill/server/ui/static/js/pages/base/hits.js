@@ -26,7 +26,8 @@ const MAX_LENGTH = 420;
 const outsidePair = (text, position) => position + Number(/[\udc00-\udfff]/.test(text[position] ?? ""));
 
 /**
- * @param {Hit} hit Its text where most of the query stands, as nodes, without markup, with the matched words highlighted.
+ * @param {Hit} hit Its text where most of the query stands, as nodes, without markup, with the matched words
+ *   highlighted.
  */
 function excerpt(hit) {
   const { text, ranges } = readable(hit.text, hit.highlights);

@@ -6,11 +6,11 @@ import { bestPlace } from "../../search/best-place.js";
 import { fromQuery, toRequest } from "../../search/criteria.js";
 
 /** @typedef {{page: number, start: number, end: number, x0: number, y0: number, x1: number, y1: number}} Box */
-/** @typedef {{text: string, isWhole: boolean}} Word `isWhole`: it is no part of a longer word, as `get` of `getName` is */
+/** @typedef {{text: string, isWhole: boolean}} Word `isWhole`: no part of a longer word, as `get` of `getName` is */
 /**
  * @typedef {{id: string, page: number | null, start: number, end: number, boxes: Box[], words: Word[],
- *   matches: [number, number][], place: number}} Passage `words` are those of the query that it has, `matches` where they
- *   are, `place` is the character at which it is opened
+ *   matches: [number, number][], place: number}} Passage `words` are those of the query that it has, `matches` where
+ *   they are, `place` is the character at which it is opened
  */
 /**
  * @typedef {{chunkId: string, itemId: string, baseId: string, text: string, highlights: [number, number][],
