@@ -128,6 +128,28 @@ def test_a_hit_is_shown_and_opened_where_most_of_its_words_stand(
     expect(page.locator(".text-block p")).to_contain_text("List<String>")
 
 
+def test_a_link_to_a_passage_that_has_changed_opens_what_its_search_finds_now(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    base = api.create_base("Changing")
+    (note,) = api.add_notes(base, "# Swifts\n\nA swift nests below the roof.")
+    page.goto(f"{ui_url}/b/{base}?q=swift&mode=text")
+    page.locator(".hit").get_by_role("link").click()
+    expect(page.locator(".text-block mark")).to_have_text(["Swifts", "swift"])
+    link = page.url
+    text = "The roof is new. " * 40
+    changed = api.http.patch(f"/api/knowledge-items/{note}", json={"content": f"{text}\n\nNo swift is here."})
+    assert changed.status_code in (200, 202), changed.text
+    page.goto(f"{ui_url}/b/{base}?q=swift&mode=text")
+    expect(page.locator(".hit")).to_contain_text("No swift is here", timeout=20_000)
+    page.goto(link)
+    expect(page.locator(".text-block mark")).to_have_text(["swift"])
+    assert query_of(page)["chunk"] != parse_qs(urlsplit(link).query)["chunk"]
+    page.goto(re.sub(r"q=[^&]*&", "", link))
+    expect(page.locator(".banner")).to_contain_text("its passage is no longer there")
+    expect(page.locator(".text-block").first).to_contain_text("The roof is new.")
+
+
 def test_an_explanation_says_all_where_all_words_of_the_query_are_there(
     page: Page, ui_url: str, api: ApiHelper
 ) -> None:

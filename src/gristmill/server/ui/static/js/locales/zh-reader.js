@@ -19,6 +19,8 @@ export const messages = {
   "Next hit": "下一条结果",
   "Side by side": "并排",
   Outline: "大纲",
+  "The document has changed since this link was copied: its passage is no longer there.":
+    "复制此链接后文档已更改，链接中的段落已不存在。",
   "Copy link to this place": "复制此处的链接",
   Copied: "已复制",
   "This page can't be drawn. Read its text instead.": "无法显示此页。请阅读其文本。",

@@ -76,7 +76,13 @@ export function page(route) {
   const lookUp = async () => {
     const name = chunk.peek();
     if (!name || hits.peek().some((hit) => hit.chunkId === name)) return;
-    other.value = await findChunk(id, name).catch(() => null);
+    const found = await findChunk(id, name).catch(() => undefined);
+    other.value = found ?? null;
+    if (found !== null || name !== chunk.peek()) return;
+    // The document has changed since the link was copied: what the search finds in it now, or a word about it.
+    const own = hits.peek().find((hit) => hit.itemId === id);
+    if (own) go(readerUrl({ ...own, page: own.source.page }, new URLSearchParams(location.search)), { replace: true });
+    else note.value ||= t("The document has changed since this link was copied: its passage is no longer there.");
   };
   effect(() => search.value, async () => {
     hits.value = await findHits(base, route.peek().query).catch(() => []);

@@ -62,7 +62,7 @@ export async function findHits(base, query) {
 
 /**
  * The chunk with an id or an index, for a link whose search no longer finds it.
- * @param {string} item @param {string} name @returns {Promise<Passage | null>}
+ * @param {string} item @param {string} name @returns {Promise<Passage | null | undefined>} undefined: not known
  */
 export async function findChunk(item, name) {
   /** @type {string | null} */ let cursor = null;
@@ -76,7 +76,7 @@ export async function findChunk(item, name) {
       }
     }
     cursor = page.nextCursor;
-    if (!cursor) break;
+    if (!cursor) return null;
   }
-  return null;
+  return undefined;
 }
