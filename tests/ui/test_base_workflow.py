@@ -250,3 +250,11 @@ def test_all_failed_items_are_retried_with_one_click(page: Page, ui_url: str, ap
     expect(page.get_by_role("row", name=re.compile(".bin"))).to_have_count(2)
     page.get_by_role("button", name="Retry all").click()
     expect(page.get_by_text("Reindexing 2 items")).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("Failed"))).to_have_count(2)
+    api.add_unreadable_files(base, *(f"more-{n}.bin" for n in range(10)))
+    page.get_by_label("Filter by name").fill("more")
+    expect(page.get_by_role("row", name=re.compile("more.*Failed"))).to_have_count(10)
+    expect(page.get_by_role("row", name=re.compile("one.bin"))).to_have_count(0)
+    page.get_by_role("button", name="Retry all").click()  # what is listed, and as many not without a question
+    page.get_by_role("dialog", name="Reindex 10 items?").get_by_role("button", name="Reindex").click()
+    expect(page.get_by_text("Reindexing 10 items")).to_be_visible()

@@ -63,6 +63,7 @@ export const messages = {
     other: "{n} embedded documents were skipped.",
   },
   "{n} attempts": { one: "{n} attempt", other: "{n} attempts" },
+  "Retry {n} jobs?": { one: "Retry {n} job?", other: "Retry {n} jobs?" },
   "{n} jobs are queued again": { one: "{n} job is queued again", other: "{n} jobs are queued again" },
   "{n} documents": { one: "{n} document", other: "{n} documents" },
   "{n} documents are being indexed": { one: "{n} document is being indexed", other: "{n} documents are being indexed" },

@@ -92,4 +92,8 @@ export const messages = {
     "至少 10 个字符。没有密码时，他们通过 OpenID 提供方登录。",
   "There is no user with this address, and no group of this name.": "没有使用此邮箱的用户，也没有此名称的群组。",
   "Remove {name}": "移除 {name}",
+  // the queue
+  "Retry {n} jobs?": "重试 {n} 个任务？",
+  "They are queued again, with all their attempts. What they embed may cost money.":
+    "它们会重新排队，尝试次数重新计算。生成向量可能产生费用。",
 };

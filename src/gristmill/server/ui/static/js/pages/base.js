@@ -16,9 +16,9 @@ import { segments } from "../components/tabs.js";
 import { go, setQuery } from "../router.js";
 import { allows } from "../session.js";
 import { TreeView } from "../tree/view.js";
-import { estimateReindex, reindex } from "./base/actions.js";
+import { confirmReindex, estimateReindex, reindex } from "./base/actions.js";
 import { createTree, followChanges, isPhone } from "./base/live-tree.js";
-import { createSelection } from "./base/selection.js";
+import { createSelection, filterOf } from "./base/selection.js";
 import { treeHead } from "./base/sort.js";
 import { banners, summary, watchQueue } from "./base/summary.js";
 import { mayManage, ownRole } from "./base/role.js";
@@ -195,8 +195,11 @@ async function reindexAll(base, tree) {
   refreshBases(id);
 }
 
-/** @param {string} id @param {Tree} tree Retries every item that has failed. */
-const retryAll = (id, tree) => reindex(id, { filter: { status: ["failed"], leaves: true } }, tree, "skip");
+/** @param {string} id @param {Tree} tree Retries the failed items that are listed, and those that further rows have. */
+async function retryAll(id, tree) {
+  const chosen = { filter: filterOf(tree) };
+  if (await confirmReindex(id, chosen, tree.root.total)) await reindex(id, chosen, tree, "skip");
+}
 
 /** @param {Tree} tree @param {TreeView} view @param {LiveRoute} route @param {(() => void) | null} add */
 function emptyTree(tree, view, route, add) {

@@ -8,6 +8,7 @@ import { each, html } from "../core.js";
 import { resource } from "../resource.js";
 import { formatDuration, formatNumber, problemMessage, t } from "../i18n.js";
 import { button, iconButton } from "../components/button.js";
+import { confirm } from "../components/dialog.js";
 import { icon } from "../components/icon.js";
 import { sparkline } from "../components/sparkline.js";
 import { dot, emptyState, errorBanner, relativeTime, setPageTitle } from "../components/status.js";
@@ -34,6 +35,7 @@ import { setQuery } from "../router.js";
  */
 
 const SPANS = { 15: "15m", 60: "1h", 1440: "24h" };
+const CONFIRMED = 10; // so many dead jobs are retried without a question
 const MAX_SQUARES = 6; // a lane with more slots shows their share
 
 /** @param {LiveRoute} route */
@@ -191,6 +193,15 @@ function pauseButton(lane, queue) {
 /** @param {Resource<Job[]>} dead @param {Resource<Queue>} queue */
 function deadJobs(dead, queue) {
   const retryAll = async () => {
+    const n = dead.value.peek()?.length ?? 0;
+    const text = t("They are queued again, with all their attempts. What they embed may cost money.");
+    const question = {
+      title: t("Retry {n} jobs?", { n }),
+      text,
+      action: t("Retry all"),
+      kind: /** @type {const} */ ("primary"),
+    };
+    if (n >= CONFIRMED && !(await confirm(question))) return;
     await dead.update([], async () => {
       const { retried } = await api.post("/jobs/retry");
       toast(t("{n} jobs are queued again", { n: retried }));

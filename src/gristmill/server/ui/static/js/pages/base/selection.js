@@ -70,7 +70,7 @@ export function createSelection(tree) {
 }
 
 /** @param {Tree} tree What its rows have in common; the roots are everything. */
-function filterOf(tree) {
+export function filterOf(tree) {
   const { status = [], q, tag } = tree.filter ?? {};
   return {
     ...(status.length ? { status, leaves: true } : {}),
