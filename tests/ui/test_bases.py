@@ -391,6 +391,12 @@ def test_what_the_server_says_of_fields_and_items_is_chinese_too(
         dialog.get_by_role("button", name="添加", exact=True).click()
         expect(error).to_have_text("htp://oops: 不是有效的 http 或 https 地址。")
         page.keyboard.press("Escape")
+        page.get_by_role("treegrid").press("Home")
+        page.get_by_role("treegrid").press("F2")
+        dialog.get_by_label("标题").fill("x" * 501)
+        dialog.get_by_role("button", name="重命名").click()
+        expect(error).to_have_text("请求有误，请更正：title 最多 500 个字符。")
+        page.keyboard.press("Escape")
         with hold_embedding(ui_setup.embedder):
             api.add_notes(base, f"Rye waits {HELD_MARKER}")
             row = page.get_by_role("row", name=re.compile("Rye waits"))

@@ -1,12 +1,10 @@
 // @ts-check
 /** Loads the Chinese messages of connectors, queue, events and settings with the first of these pages. */
 
-import { addErrors, addFieldTexts, addMessages, language } from "./i18n.js";
+import { addErrors, addMessages, language } from "./i18n.js";
 
 if (language === "zh") {
   addMessages((await import("./locales/zh-admin.js")).messages);
   addMessages((await import("./locales/zh-usage.js")).messages);
-  const { errors, fields } = await import("./locales/zh-admin-errors.js");
-  addErrors(errors);
-  addFieldTexts(fields);
+  addErrors((await import("./locales/zh-admin-errors.js")).errors);
 }

@@ -67,8 +67,10 @@ export function t(sentence, values = {}) {
   });
 }
 
-/** @type {Record<string, import("./locales/zh-errors.js").ErrorText>} */
-const errorTexts = language === "zh" ? (await import("./locales/zh-errors.js")).errors : {};
+/** @type {{errors: Record<string, import("./locales/zh-errors.js").ErrorText>, fields: [RegExp, string][]}} */
+const { errors: errorTexts, fields: fieldTexts } = language === "zh"
+  ? await import("./locales/zh-errors.js")
+  : { errors: {}, fields: [] };
 
 /** @param {typeof errorTexts} additional Messages of the server that only some pages show. */
 export const addErrors = (additional) => void Object.assign(errorTexts, additional);
@@ -80,18 +82,22 @@ export const addErrors = (additional) => void Object.assign(errorTexts, addition
 export function errorMessage(code, message) {
   const entry = errorTexts[code ?? ""];
   if (!entry) return message;
-  if (typeof entry === "string") return entry.replace("{message}", message);
+  if (typeof entry === "string") {
+    return entry.replace("{message}", () => code === "invalid_request" ? sentencesOf(message) : message);
+  }
   const found = entry.pattern.exec(message);
   return found
     ? entry.text.replace(/\{(\d)\}/g, (_, n) => found[Number(n)] ?? "")
-    : entry.other.replace("{message}", message);
+    : entry.other.replace("{message}", () => message);
 }
 
-/** @type {[RegExp, string][]} */
-const fieldTexts = [];
-
-/** @param {[RegExp, string][]} additional What the server says of single fields, for pages with forms. */
-export const addFieldTexts = (additional) => void fieldTexts.splice(0, 0, ...additional);
+/** @param {string} message Sentences such as "title must have at most 500 characters." */
+const sentencesOf = (message) =>
+  message.split(/(?<=\.) /).map((sentence) => {
+    const [, field, text] = /^(\S+) (.+)\.$/.exec(sentence) ?? [];
+    const translated = fieldMessage(text ?? "");
+    return translated === (text ?? "") ? sentence : `${field} ${translated}`;
+  }).join(" ");
 
 /** @param {string} message What is wrong with one field of a form, in the user's language. */
 export function fieldMessage(message) {
