@@ -343,6 +343,12 @@ def test_an_embedder_is_stored_used_changed_and_deleted(page: Page, ui_url: str,
         expect(page).to_have_url(re.compile("/b/"))
         shown = api.http.get("/api/knowledge-bases", params={"name": base}).json()["items"][0]
         assert shown["embedder"] == name
+        page.goto(f"{ui_url}/b/{shown['id']}?add=note")
+        form.get_by_label("Text").fill("Rye and oats are ground in autumn. " * 40)
+        form.get_by_role("button", name="What would it cost?").click()
+        expect(form.get_by_role("status")).to_contain_text(
+            re.compile(r"Cost: 0\.0{4,}[1-9]")
+        )  # little, but not none
 
         page.goto(f"{ui_url}/settings/models")
         row.get_by_role("button", name=f"More for {name}").click()

@@ -36,6 +36,7 @@ export const language = chooseLanguage();
 const messages = language === "zh" ? await chineseMessages() : english;
 const locale = language === "zh" ? "zh-CN" : "en-US";
 const numberFormat = new Intl.NumberFormat(locale);
+const smallFormat = new Intl.NumberFormat(locale, { maximumSignificantDigits: 2 });
 const pluralRules = new Intl.PluralRules(locale);
 const relativeFormat = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "short" });
 const dateTimeFormat = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short" });
@@ -116,6 +117,9 @@ export const addMessages = (additional) => void Object.assign(messages, addition
 
 /** @param {number} value */
 export const formatNumber = (value) => numberFormat.format(value);
+
+/** @param {number} value An amount of money: small ones with the digits that they have, or a cost would read as none. */
+export const formatCost = (value) => (value && Math.abs(value) < 0.01 ? smallFormat : numberFormat).format(value);
 
 /** @param {number | null | undefined} value */
 export function formatBytes(value) {

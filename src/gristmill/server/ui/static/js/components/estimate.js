@@ -1,7 +1,7 @@
 // @ts-check
 /** What a dry run found, in words. */
 
-import { formatNumber, t } from "../i18n.js";
+import { formatCost, formatNumber, t } from "../i18n.js";
 
 /**
  * @typedef {{documents: number, texts: number, tokens: number, cost: number | null, exact: boolean,
@@ -20,7 +20,7 @@ export function describeEstimate(estimate) {
     : t("Documents: {documents}; texts to embed, estimated: {texts}; tokens: {tokens}.", values);
   const cost = estimate.cost === null
     ? t("No price is known for this model.")
-    : t("Cost: {cost}.", { cost: formatNumber(estimate.cost) });
+    : t("Cost: {cost}.", { cost: formatCost(estimate.cost) });
   const percent = Math.round(estimate.uncertainty * 100);
   const range = percent ? ` ${t("It may be {percent} % more or less.", { percent })}` : "";
   return `${amount} ${cost}${range}`;

@@ -8,7 +8,7 @@ import { confirm, dialog } from "../../components/dialog.js";
 import { fieldErrors, noErrors, selectField, textField } from "../../components/form.js";
 import { bar, emptyState, errorBanner } from "../../components/status.js";
 import { computed, html, signal } from "../../core.js";
-import { formatDay, formatNumber, t } from "../../i18n.js";
+import { formatCost, formatDay, formatNumber, t } from "../../i18n.js";
 import { resource } from "../../resource.js";
 
 /** @import { Resource } from "../../resource.js" */
@@ -74,7 +74,7 @@ function totals(usage) {
   const facts = [
     [t("Embedded texts"), formatNumber(usage.totals.texts)],
     [t("Tokens"), formatNumber(usage.totals.tokens)],
-    [t("Cost"), formatNumber(usage.totals.cost)],
+    [t("Cost"), formatCost(usage.totals.cost)],
   ];
   const cells = facts.map(([name, value]) =>
     html`
@@ -99,7 +99,7 @@ function usageRow(row) {
       <span class="dim right small-text hide-phone">${t("{n} texts", { n: row.texts })}<br>${t("{n} tokens", {
         n: row.tokens,
       })}</span>
-      <span class="right">${formatNumber(row.cost)}</span>
+      <span class="right">${formatCost(row.cost)}</span>
     </div>
   `;
 }
@@ -125,7 +125,7 @@ function limitRow(limit, limits) {
       <span class="grow two-line">
         <b class="cut">${name} ${limit.usedUp ? html`<span class="chip">${t("used up")}</span>` : null}</b>
         <span class="dim cut">${t("{used} of {amount} {measure}", {
-          used: formatNumber(limit.used),
+          used: (limit.measure === "money" ? formatCost : formatNumber)(limit.used),
           amount: formatNumber(limit.amount),
           measure: t(limit.measure),
         })} ${period}</span>
