@@ -98,6 +98,14 @@ def test_a_deletion_is_undone_or_sent_when_the_page_is_left(page: Page, ui_url: 
             expect(page.locator(".toast")).to_contain_text(re.compile(r"Deleted Rye stays · \d s"))
             page.get_by_role("button", name="Undo").click()
             expect(row).to_be_visible()
+            expect(page.get_by_role("treegrid")).to_be_focused()
+            page.keyboard.press("Home")
+            page.keyboard.press("Delete")
+            page.get_by_role("dialog").get_by_role("button", name="Delete").press("Enter")
+            expect(row).to_have_count(0)
+            page.keyboard.press("ControlOrMeta+z")  # the button is too many tabs away
+            expect(row).to_be_visible()
+            expect(page.locator(".toast")).to_have_count(0)
     page.goto("about:blank")
     wait_for_items(api, base, lambda items: [item["title"] for item in items] == ["Rye stays"])
 

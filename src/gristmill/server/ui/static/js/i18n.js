@@ -118,7 +118,7 @@ export const addMessages = (additional) => void Object.assign(messages, addition
 /** @param {number} value */
 export const formatNumber = (value) => numberFormat.format(value);
 
-/** @param {number} value An amount of money: small ones with the digits that they have, or a cost would read as none. */
+/** @param {number} value An amount of money; small ones with the digits that they have, or they would read as none. */
 export const formatCost = (value) => (value && Math.abs(value) < 0.01 ? smallFormat : numberFormat).format(value);
 
 /** @param {number | null | undefined} value */

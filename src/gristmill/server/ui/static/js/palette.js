@@ -177,6 +177,7 @@ export function openKeyboardHelp() {
     ["m", t("Move")],
     ["r", t("Reindex")],
     ["Delete", t("Delete")],
+    ["⌘Z, Ctrl Z", t("Undo a deletion, for a few seconds")],
     ["a", t("Add content")],
     ["j, k", t("In the reader: next hit, previous hit")],
     ["← →", t("In the reader: turn pages")],

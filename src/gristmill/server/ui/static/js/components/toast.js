@@ -9,6 +9,8 @@ import { button, iconButton } from "./button.js";
 /** @typedef {{id: number, text: string | (() => string), bad: boolean, action?: ToastAction}} Toast */
 const visible = signal(/** @type {Toast[]} */ ([]));
 const DURATION = 5000;
+/** What has the focus after a message: the list of items, or the page that has none. */
+const PLACES = "[role=treegrid], main:not(:has([role=treegrid]))";
 let nextId = 1;
 
 /** @param {number} id */
@@ -42,15 +44,22 @@ export function toasts() {
 
 /** @param {Toast} toast */
 function toastRow({ id, bad, text, action }) {
-  const onclick = () => {
+  const close = () => {
+    const hadFocus = row.contains(document.activeElement);
     dismiss(id);
+    // Otherwise the focus would be nowhere, and the next key would start at the top of the page.
+    if (hadFocus) queueMicrotask(() => /** @type {HTMLElement | null} */ (document.querySelector(PLACES))?.focus());
+  };
+  const onclick = () => {
+    close();
     action?.onclick();
   };
-  return html`
+  const row = /** @type {HTMLElement} */ (html`
     <div class="toast ${bad ? "bad" : ""}">
       <span>${text}</span>
       ${action ? button(action.label, onclick, { small: true, kind: "quiet" }) : null}
-      ${iconButton(t("Close"), "close", () => dismiss(id))}
+      ${iconButton(t("Close"), "close", close)}
     </div>
-  `;
+  `);
+  return row;
 }

@@ -8,6 +8,7 @@
 /** @import { Messages } from "../i18n.js" */
 export const messages = {
   Undo: "撤销",
+  "Undo a deletion, for a few seconds": "撤销删除（几秒钟内）",
   "You can undo this for a few seconds.": "几秒钟内可以撤销。",
   "Everything inside is deleted too, and is no longer found by search.": "其中的全部内容也会删除，并且不再能被搜索到。",
   "What is deleted is no longer found by search.": "删除后不再能被搜索到。",

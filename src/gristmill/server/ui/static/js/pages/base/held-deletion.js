@@ -12,14 +12,25 @@ import { toast } from "../../components/toast.js";
 
 const SECONDS = 6;
 export const MAX_KEPT_IDS = 1000; // 39 bytes each
-/** @type {Map<(isLeaving: boolean) => void, number>} deletions that were not sent, and how many ids they have */
+/** @typedef {(isLeaving: boolean) => void} Send */
+/** @type {Map<Send, {ids: number, undo: () => void}>} deletions that were not sent, and how many ids they have */
 const held = new Map();
 
 addEventListener("pagehide", () => {
   for (const send of [...held.keys()]) send(true);
 });
 addEventListener("beforeunload", (event) => {
-  if ([...held.values()].reduce((sum, ids) => sum + ids, 0) > MAX_KEPT_IDS) event.preventDefault();
+  if ([...held.values()].reduce((sum, { ids }) => sum + ids, 0) > MAX_KEPT_IDS) event.preventDefault();
+});
+// The button of the message is many tabs away, and gone in seconds.
+addEventListener("keydown", (event) => {
+  const target = /** @type {HTMLElement} */ (event.target);
+  const latest = [...held.values()].at(-1);
+  if (!latest || event.key !== "z" || !(event.metaKey || event.ctrlKey) || event.shiftKey || event.altKey) return;
+  // There it undoes what was typed.
+  if (target.closest?.("input:not([type=checkbox]), textarea, select, dialog")) return;
+  event.preventDefault();
+  latest.undo();
 });
 
 /**
@@ -42,12 +53,12 @@ export function holdDeletion(text, send, undo, ids) {
     left.value--;
     if (left.peek() <= 0) sendNow(false);
   }, 1000);
-  const onclick = () => {
+  const takeBack = () => {
     if (!held.has(sendNow)) return;
     end();
     undo();
   };
   const message = () => `${text} · ${t("{s} s", { s: left.value })}`;
-  const closeToast = toast(message, { lasting: true, action: { label: t("Undo"), onclick } });
-  held.set(sendNow, ids);
+  const closeToast = toast(message, { lasting: true, action: { label: t("Undo"), onclick: takeBack } });
+  held.set(sendNow, { ids, undo: takeBack });
 }
