@@ -175,8 +175,7 @@ class IndexTitle(ItemWork):
 
 @dataclass(frozen=True)
 class PreviewChunks(Work):
-    """Chunk the beginning of a document in another way, and report the chunks. Nothing of the document changes. None is what
-    the base has, and 0 the default."""
+    """Chunk the beginning of a document in another way, and report the chunks. None is what the base has, and 0 the default."""
 
     kind = "preview_chunks"
     attempts = 3

@@ -39,8 +39,8 @@ class ChunkPreviewer:
                 raise Permanent("The document was deleted.", code="item_not_found")
             embedder = await embedder_of(tx, base, self._embedders)
         wanted = {"maxTokens": work.max_tokens, "overlapTokens": work.overlap_tokens}
-        asked = {name: value for name, value in wanted.items() if value is not None}
-        merged = {**base.chunking, **item.chunking, **asked}
+        changes = {name: value for name, value in wanted.items() if value is not None}
+        merged = {**base.chunking, **item.chunking, **changes}
         chunking = {name: value for name, value in merged.items() if value != 0}  # 0 means the default
         await embedder.load()
         parts, is_whole = await self._read(work)
