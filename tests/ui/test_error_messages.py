@@ -54,6 +54,15 @@ def test_every_event_has_words_in_the_timeline() -> None:
     assert {kind.type for kind in EVENTS} - set(re.findall(r"^  (\w+):", rows, re.MULTILINE)) == set()
 
 
+def test_what_the_integrity_checks_find_is_chinese_too() -> None:
+    """The settings show it as it is."""
+    source = read("src/gristmill/integrity/invariants.py").split("_CHECKS = (")[1].split("PROMISES =")[0]
+    sentences = set(re.findall(r'"([A-Z][^"]+\.)"', source)) | {"Nothing: the reconciler repairs it."}
+    chinese = "".join(file.read_text("utf-8") for file in _FOLDER.glob("zh-*.js"))
+    assert len(sentences) > 15
+    assert {sentence for sentence in sentences if f'"{sentence}":' not in chinese} == set()
+
+
 def test_a_text_has_one_translation_in_every_file() -> None:
     """Pages load different files; of two translations, the one that came last would be shown."""
     translations: dict[str, set[str]] = {}

@@ -16,7 +16,7 @@ import { ownKeys } from "./keys.js";
 /** @import { Resource } from "../../resource.js" */
 /** @import { Theme } from "../../theme.js" */
 /** @import { SessionUser } from "../../session.js" */
-/** @typedef {{promise: string, detail: string, advice: string}} Violation */
+/** @typedef {{promise: string, subject: string, detail: string, advice: string}} Violation */
 
 export function generalSection() {
   return html`
@@ -151,7 +151,7 @@ function integrityChecks() {
 const violationRow = (violation) =>
   html`
     <li>
-      <p class="error">${violation.detail}</p>
-      <p class="dim small-text">${violation.advice}</p>
+      <p class="error">${t(violation.detail)}</p>
+      <p class="dim small-text">${t(violation.advice)} <code>${violation.subject}</code></p>
     </li>
   `;
