@@ -92,6 +92,16 @@ export const messages = {
     "至少 10 个字符。没有密码时，他们通过 OpenID 提供方登录。",
   "There is no user with this address, and no group of this name.": "没有使用此邮箱的用户，也没有此名称的群组。",
   "Remove {name}": "移除 {name}",
+  // what people change of items, in the timeline
+  "{n} items were changed: {what}": "更改了 {n} 个条目：{what}",
+  "{n} items were moved from {from} to {to}": "{n} 个条目从“{from}”移到了“{to}”",
+  "{n} changes of items": "{n} 次条目更改",
+  "{n} reindexes were requested": "请求了 {n} 次重建索引",
+  tags: "标签",
+  metadata: "元数据",
+  access: "访问权限",
+  place: "位置",
+  "marks of chunks": "分块标记",
   // what the integrity checks find
   "No job will process this item.": "没有任务会处理此条目。",
   "Some of its images are not described, and no job will do so.": "它的部分图片没有描述，也没有任务会处理。",
