@@ -73,8 +73,9 @@ class Pruner:
             if result is None:
                 gone_ids.append(candidate.ref.source_id)
                 continue
-            batch = Batch(candidate.ref.stream, failures=[result])
-            if isinstance(result, Document):  # the listing stepped over it: store it as it is now
+            if isinstance(result, ReadFailure):
+                batch = Batch(candidate.ref.stream, failures=[result])
+            else:  # the listing stepped over it: store it as it is now
                 batch = Batch(result.ref.stream, documents=[result])
             prepared = await self._writer.prepare(connector, row, batch)
             await self._writer.save(job, row, run, prepared, advance_stream=False)
