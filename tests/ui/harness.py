@@ -28,6 +28,7 @@ from tests.conftest import TEMPLATE
 from tests.embedding import endpoint
 from tests.embedding.endpoint import Endpoint
 from tests.gristmill_process import environment, run_serve
+from tests.wait_until import LIMIT, wait_without_loop
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDE, PHONE = (1280, 800), (390, 844)
@@ -228,6 +229,15 @@ class ApiHelper:
         response = self.http.post(f"/api/knowledge-bases/{base}/items", json={"items": items})
         assert response.status_code == 202, response.text
         return [item["id"] for item in response.json()["created"]]
+
+    def wait_until_indexed(self, base: str) -> list[dict[str, str]]:
+        """Wait until nothing of a base is in work, and return its top items. A search page shows what is found when it is opened."""
+
+        def finished_items() -> list[dict[str, str]] | None:
+            items: list[dict[str, str]] = self.http.get(f"/api/knowledge-bases/{base}/items").json()["items"]
+            return items if all(item["status"] in ("completed", "failed") for item in items) else None
+
+        return wait_without_loop(finished_items, limit=4 * LIMIT)
 
     def add_unreadable_files(self, base: str, *names: str) -> None:
         """Add files that no reader understands: their jobs die."""

@@ -97,6 +97,7 @@ def test_the_search_page_says_which_bases_it_leaves_out(page: Page, server_url: 
         api = ApiHelper(http)
         bases = [api.create_base(f"Base {number}") for number in range(100)]
         api.add_notes(bases[-1], "The millstone turns.")
+        api.wait_until_indexed(bases[-1])
         page.goto(f"{url}/search?q=millstone&mode=text")
         panel = page.get_by_role("complementary", name="Filters")
         expect(page.locator(".hit")).to_have_count(1)

@@ -72,6 +72,7 @@ def test_a_day_of_a_reader(browser: Browser, ui_url: str, api: ApiHelper, way: s
     word = f"tern{uuid4().hex[:6]}"
     base = api.create_base(f"Birds {word}", acl=["org:*"])
     api.add_notes(base, f"# One\n\nThe {word} nests on shingle.", f"# Two\n\nA {word} dives for sand eels.")
+    api.wait_until_indexed(base)
     size = WIDE if way == "keyboard" else PHONE
     with sign_in(browser, ui_url, api, "reader", size, language) as (tabs, rejected_requests):
         person = Operator(tabs.context.new_page(), ui_url, way == "keyboard", language)

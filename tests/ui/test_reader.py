@@ -12,7 +12,6 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from tests.readers import samples
 from tests.ui.harness import PHONE, ApiHelper, profile, violations
-from tests.wait_until import LIMIT, wait_without_loop
 
 pytestmark = pytest.mark.browser
 
@@ -25,12 +24,7 @@ def add_files(api: ApiHelper, base: str, files: dict[str, bytes]) -> dict[str, s
     """Upload files, wait until they are completed, and return their ids by title."""
     form = [("files", (name, data)) for name, data in files.items()]
     assert api.http.post(f"/api/knowledge-bases/{base}/files", files=form).status_code == 202
-
-    def finished_items() -> list[dict[str, str]] | None:
-        items: list[dict[str, str]] = api.http.get(f"/api/knowledge-bases/{base}/items").json()["items"]
-        return items if all(item["status"] in ("completed", "failed") for item in items) else None
-
-    items = wait_without_loop(finished_items, limit=4 * LIMIT)
+    items = api.wait_until_indexed(base)
     assert [item["status"] for item in items] == ["completed"] * len(items), items
     return {item["title"]: item["id"] for item in items}
 

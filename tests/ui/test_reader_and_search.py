@@ -55,6 +55,7 @@ def test_a_hit_of_a_base_keeps_its_mode_filter_and_lowest_score(
     base = api.create_base("Zoo")
     add_files(api, base, {"animals.md": b"# Animals\n\nA tapir sleeps."})
     api.add_notes(base, "A tapir and its calf.")
+    api.wait_until_indexed(base)
     for chosen, n in (("q=tapir&mode=text&types=file", 1), ("q=tapir&mode=text&min=0.01", 2)):
         page.goto(f"{ui_url}/b/{base}?{chosen}")
         expect(page.locator(".hit")).to_have_count(n)
@@ -75,6 +76,7 @@ def test_words_after_emoji_are_marked_where_they_are(page: Page, ui_url: str, ap
     code = f"{lines}def tapir():\n    return 1\n\n\n{lines}"
     add_files(api, base, {"zoo.py": code.encode()})
     api.add_notes(base, "😀😀😀😀 team plan. The tapir sleeps.")
+    api.wait_until_indexed(base)
     page.goto(f"{ui_url}/b/{base}?q=tapir&mode=text")
     page.locator(".hit", has_text="team plan").get_by_role("link").click()
     expect(page.locator(".text-block mark")).to_have_text(["tapir"])
@@ -133,6 +135,7 @@ def test_a_link_to_a_passage_that_has_changed_opens_what_its_search_finds_now(
 ) -> None:
     base = api.create_base("Changing")
     (note,) = api.add_notes(base, "# Swifts\n\nA swift nests below the roof.")
+    api.wait_until_indexed(base)
     page.goto(f"{ui_url}/b/{base}?q=swift&mode=text")
     page.locator(".hit").get_by_role("link").click()
     expect(page.locator(".text-block mark")).to_have_text(["Swifts", "swift"])
@@ -140,8 +143,9 @@ def test_a_link_to_a_passage_that_has_changed_opens_what_its_search_finds_now(
     text = "The roof is new. " * 40
     changed = api.http.patch(f"/api/knowledge-items/{note}", json={"content": f"{text}\n\nNo swift is here."})
     assert changed.status_code in (200, 202), changed.text
+    api.wait_until_indexed(base)
     page.goto(f"{ui_url}/b/{base}?q=swift&mode=text")
-    expect(page.locator(".hit")).to_contain_text("No swift is here", timeout=20_000)
+    expect(page.locator(".hit")).to_contain_text("No swift is here")
     page.goto(link)
     expect(page.locator(".text-block mark")).to_have_text(["swift"])
     assert query_of(page)["chunk"] != parse_qs(urlsplit(link).query)["chunk"]
@@ -156,8 +160,7 @@ def test_an_explanation_says_all_where_all_words_of_the_query_are_there(
     """A query of one word too, in English and in Chinese; scores still weigh how little one word says."""
     base = api.create_base("Words")
     api.add_notes(base, "# Ice\n\nThe walrus sleeps on the ice.", "# 组件\n\n一个组件处理文件的事件。")
-    page.goto(f"{ui_url}/b/{base}")
-    expect(page.get_by_role("row").nth(1)).to_contain_text("Indexed")
+    api.wait_until_indexed(base)
     for query, words in (
         ("walrus", "It has “walrus”: all that you asked for."),
         ("组件", "It has “组件”: all that you asked for."),

@@ -23,6 +23,7 @@ def public_base(api: ApiHelper) -> tuple[str, str]:
     base = api.create_base(f"Shared {uuid4().hex[:6]}", acl=["org:*"])
     (note,) = api.add_notes(base, "# Bolting\n\nFlour is bolted through silk.")
     api.add_unreadable_files(base, "broken.bin")
+    api.wait_until_indexed(base)
     return base, note
 
 

@@ -32,8 +32,8 @@ select i.id, i.fingerprint, i.source_key as path from item i
                select from up where up.id = %(root)s);
 
 -- name: move_items
--- Files that were moved: another place and name, the same content. A title that someone gave a file stays. Returns which have
--- another title now.
+-- Files that were moved: another place and name, the same content.
+-- A title that someone gave a file stays. Returns which have another title now.
 update item i
    set parent_id = u.parent_id,
        title = case when i.title = regexp_replace(i.source_key, '^.*/', '') then u.title else i.title end, source_key = u.path, source = jsonb_set(i.source, '{path}', to_jsonb(u.path)),

@@ -49,8 +49,8 @@ export const sentences = [
     "{count} 个对象未收录：其名称含有空的部分、仅由点组成的部分或控制字符。",
   ],
   [
-    "The folder {folder} was left out: these credentials can't read it (status 403).",
-    "未收录文件夹 {folder}：这些凭据无权读取（状态 403）。",
+    "{reason} The files below it are left out. ({code})",
+    "{reason} 其中的文件未收录。（{code}）",
   ],
   [
     "{count} files are larger than {limit} bytes and were left out.",
