@@ -114,23 +114,32 @@ def test_a_title_that_looks_like_markup_is_text(page: Page, ui_url: str, api: Ap
 
 
 def test_rows_of_a_list_stay_the_same_elements_while_their_key_is_listed(page: Page, ui_url: str) -> None:
-    """The reactive core in a real document: keyed rows stay in place, and data never executes."""
+    """The reactive core in a real document: keyed rows stay in place and keep the focus, and data never executes."""
     page.goto(ui_url)
     result = page.evaluate(
         """async () => {
         const core = new URL("core.js", document.querySelector("script[type=module]").src);
         const { each, html, signal } = await import(core);
         const list = signal([{ id: 1, name: "a" }, { id: 2, name: "b" }, { id: 3, name: "c" }]);
-        const box = html`<ul>${each(() => list.value, (item) => item.id, (item) => html`<li>${() => item.value.name}</li>`)}</ul>`;
+        const row = (item) => html`<li tabindex="0">${() => item.value.name}</li>`;
+        const box = html`<ul>${each(() => list.value, (item) => item.id, row)}</ul>`;
+        document.body.append(box);
         const before = [...box.children];
+        before[0].focus();
         list.value = [{ id: 3, name: "C" }, { id: 1, name: "a" }, { id: 4, name: "d" }];
         await null;
         const after = [...box.children];
+        const isFocused = document.activeElement === after[1];
+        list.value = [{ id: 1, name: "a" }, { id: 4, name: "d" }, { id: 3, name: "C" }];
+        await null;
+        const isStillFocused = document.activeElement === before[0];
         const link = html`<a href="${"javascript:alert(1)"}" title="${'"><b>'}">${"<b>"}</a>`;
         let refused = "";
         try { html`<a onclick=${"alert(1)"}>x</a>`; } catch (error) { refused = error.message; }
+        box.remove();
         return [after.map((node) => node.textContent).join(""), after[0] === before[2], after[1] === before[0],
+                isFocused, isStillFocused,
                 link.hasAttribute("href"), link.title, link.textContent, refused];
       }"""
     )
-    assert result == ["Cad", True, True, False, '"><b>', "<b>", "onclick takes no data"]
+    assert result == ["Cad", True, True, True, True, False, '"><b>', "<b>", "onclick takes no data"]

@@ -340,11 +340,13 @@ class KeyedList {
         row.dispose();
         row.node.remove();
       }
+      const focused = document.activeElement; // an element that is moved loses the focus
       let nextNode = /** @type {ChildNode} */ (marker);
       for (const row of [...next.values()].reverse()) {
         if (row.node.nextSibling !== nextNode) nextNode.before(row.node);
         nextNode = row.node;
       }
+      if (focused instanceof HTMLElement && focused.isConnected) focused.focus({ preventScroll: true });
       rows = next;
     });
     return dispose;
