@@ -120,7 +120,7 @@ function connectorFacts(connector) {
   const baseLinks = connector.knowledgeBaseIds.map((id) =>
     html`<a class="chip" href="/b/${id}">${() => baseName(id) || id.slice(0, 8)}</a>`
   );
-  const asOf = aclAsOf ? html`${t("synced")} ${relativeTime(() => aclAsOf)}` : t("not synced yet");
+  const asOf = () => (aclAsOf ? html`${t("synced")} ${relativeTime(() => aclAsOf)}` : t("not synced yet"));
   const isRateLimited = rateLimitedUntil && new Date(rateLimitedUntil) > new Date();
   const rateLimit = html`
     <dt>${t("Rate limit")}</dt>
