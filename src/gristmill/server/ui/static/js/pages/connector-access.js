@@ -126,7 +126,8 @@ function choiceField(kind, value, onchange) {
 
 /**
  * Who can see the documents of a connector, in words.
- * @param {Connector} connector @param {Kind | undefined} kind @param {() => Node | string} asOf when the tool was last asked
+ * @param {Connector} connector @param {Kind | undefined} kind
+ * @param {() => Node | string} asOf when the tool was last asked
  */
 export function accessInWords({ acl }, kind, asOf) {
   const choice = choiceOf(acl, kind);
