@@ -13,8 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
+
 from tests.connectors.servers import ServerUnavailable, run_program
 from tests.free_port import free_port
+from tests.wait_until import wait_without_loop
 
 ACCESS_KEY, SECRET_KEY = "gristmill", "s3cret-s3cret"
 USER, PASSWORD = "ann", "s3cret-s3cret"
@@ -76,8 +79,11 @@ def run_minio(place: Path, cache: Path) -> Generator[tuple[str, str]]:
         "HOME": str(place),
     }
     command = [str(program.path), "server", "--address", f"127.0.0.1:{port}", str(place / "data")]
+    url = f"http://127.0.0.1:{port}"
     with run_program(command, port, place / "output", env=env):
-        yield f"http://127.0.0.1:{port}", program.version
+        # It accepts connections before it accepts requests.
+        wait_without_loop(lambda: httpx.get(f"{url}/minio/health/ready").is_success)
+        yield url, program.version
 
 
 @contextmanager
