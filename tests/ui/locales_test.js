@@ -6,11 +6,12 @@ import { messages as tend } from "../../src/gristmill/server/ui/static/js/locale
 import { messages as reader } from "../../src/gristmill/server/ui/static/js/locales/zh-reader.js";
 import { messages as admin } from "../../src/gristmill/server/ui/static/js/locales/zh-admin.js";
 import { messages as usage } from "../../src/gristmill/server/ui/static/js/locales/zh-usage.js";
+import { messages as settings } from "../../src/gristmill/server/ui/static/js/locales/zh-base-settings.js";
 import { messages as find } from "../../src/gristmill/server/ui/static/js/locales/zh-find.js";
 import { messages as english } from "../../src/gristmill/server/ui/static/js/locales/en.js";
 
 const common = { ...shared, ...tend };
-const chinese = { ...common, ...reader, ...admin, ...usage, ...find };
+const chinese = { ...common, ...reader, ...admin, ...usage, ...settings, ...find };
 /** Modules that are only loaded with the admin pages, which load `zh-admin.js` too. */
 const ADMIN = new RegExp(
   "^(queue|connectors?|connector-(access|form|kinds|people|push|run)|event(s|-rows)|webhooks|settings|general|models" +
@@ -18,6 +19,8 @@ const ADMIN = new RegExp(
 );
 /** Modules that load `zh-find.js`, or are only loaded by those. */
 const FIND = /^(answer|search-page|filters|saved|new-base|connect|snippets|try-it|criteria)\.js$/;
+/** Modules of the settings of a base, which load `zh-base-settings.js`. */
+const SETTINGS = /^(base-settings|embedder|retention|sharing|questions|chunk-preview)\.js$/;
 /** Modules of the reader, which loads `zh-reader.js`. */
 const READER = /^(reader|page-view|text-view|text-blocks|passage|safe-html)\.js$/;
 const folder = new URL("../../src/gristmill/server/ui/static/js/", import.meta.url);
@@ -52,7 +55,7 @@ Deno.test("every message has a Chinese translation", () => {
 });
 
 Deno.test("messages of modules that every page loads are in zh-common.js", () => {
-  const isCommon = (/** @type {string} */ name) => !ADMIN.test(name) && !FIND.test(name) && !READER.test(name);
+  const isCommon = (/** @type {string} */ name) => ![ADMIN, FIND, READER, SETTINGS].some((own) => own.test(name));
   const missing = [...messageKeys(sources(folder, isCommon))].filter((key) => !(key in common));
   if (missing.length) throw new Error(`not in locales/zh-common.js: ${JSON.stringify(missing, null, 1)}`);
 });
@@ -61,6 +64,12 @@ Deno.test("messages of the reader are in zh-reader.js or zh-common.js", () => {
   const keys = [...messageKeys(sources(folder, (name) => READER.test(name)))];
   const missing = keys.filter((key) => !(key in reader) && !(key in common));
   if (missing.length) throw new Error(`not in locales/zh-reader.js: ${JSON.stringify(missing, null, 1)}`);
+});
+
+Deno.test("messages of the settings of a base are in zh-base-settings.js or zh-common.js", () => {
+  const keys = [...messageKeys(sources(folder, (name) => SETTINGS.test(name)))];
+  const missing = keys.filter((key) => !(key in settings) && !(key in common));
+  if (missing.length) throw new Error(`not in locales/zh-base-settings.js: ${JSON.stringify(missing, null, 1)}`);
 });
 
 Deno.test("messages of search, answers, new bases and connecting are in zh-find.js or zh-common.js", () => {

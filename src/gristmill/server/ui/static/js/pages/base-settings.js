@@ -1,6 +1,7 @@
 // @ts-check
 /** The settings of one base: name, model, chunking, what folders exclude, retention; and deleting the base. */
 
+import "../base-settings-locale.js";
 import { api } from "../api.js";
 import { baseById, bases, dropBase, putBase } from "../bases.js";
 import { computed, effect, html, signal } from "../core.js";
