@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Simplified Chinese for changing items (rename, move, tag, sort, edit, undo), for archives of bases and skipped searches.
+ * Simplified Chinese for changing items (rename, move, tag, sort, edit, undo), archives of bases and skipped searches.
  * @type {Messages}
  */
 
