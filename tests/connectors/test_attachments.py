@@ -25,6 +25,7 @@ from gristmill.connectors.port import (
 from gristmill.errors import SourceGone, Transient
 from gristmill.identity import LOCAL_ORG, OrgId
 from gristmill.operations import bases
+from gristmill.operations.delete import delete
 from tests.connectors.fakes.tool import FakeTool
 from tests.connectors.harness import NEVER, ConnectorHarness, vault_of
 from tests.embedding.hashed import HashedEmbedder
@@ -197,6 +198,34 @@ async def test_an_attachment_that_is_too_large_is_skipped_and_logged(
     assert "a.txt" in await harness.log_text(run)
     assert (await harness.sync()).status == "success"  # it is logged once, and not retried
     assert box.downloads == []
+
+
+async def test_a_base_that_is_added_later_gets_the_attachments_too(
+    harness: ConnectorHarness, box: Box
+) -> None:
+    """The documents are known and unchanged; a record that someone deleted there is no reason to download its attachments."""
+    box.files = {"a.txt": b"first words", "b.txt": b"second words"}
+    box.add_letter("one", "a letter", "a.txt")
+    box.add_letter("two", "another", "b.txt")
+    await harness.sync()
+    second_base = await bases.create(harness.mill.db, "second", HashedEmbedder(), {})
+    await harness.change(base_ids=[harness.base.id, second_base.id])
+    run = await harness.sync()
+    assert run.status == "success", await harness.log_text(run)
+    query = (
+        "select f.title, f.status from item f where f.base_id = %s and f.type = 'file' and f.status <> 'deleting'"
+        " order by 1"
+    )
+    for base in (harness.base, second_base):
+        assert await harness.fetch(query, base.id) == [("a.txt", "completed"), ("b.txt", "completed")]
+    box.downloads.clear()
+    rows = await harness.fetch(
+        "select id from item where base_id = %s and source_key = 'letter:one'", second_base.id
+    )
+    await delete(harness.mill.db, second_base.id, [rows[0][0]])
+    await harness.sync()
+    assert box.downloads == []
+    assert await harness.fetch(query, second_base.id) == [("b.txt", "completed")]
 
 
 async def test_an_attachment_that_fails_to_download_is_fetched_by_the_next_run(

@@ -30,6 +30,7 @@ class PreparedBatch:
 
     batch: Batch
     known: dict[str, KnownDocument]
+    missing_ids: set[str] = field(default_factory=set[str])  # documents that a base has no record of
     blobs: dict[tuple[str, str], Blob] = field(default_factory=dict[tuple[str, str], Blob])
     failures: list[ReadFailure] = field(default_factory=list[ReadFailure])  # attachments to try again
     skipped: list[str] = field(default_factory=list[str])  # attachments that can't be stored
@@ -47,6 +48,10 @@ class PreparedBatch:
         known = self.known.get(document.ref.source_id)
         return known is None or known.hash != document_store.digest(document)
 
+    def needs_files(self, document: Document) -> bool:
+        """Whether its file and attachments have to be downloaded: it changed, or a base does not have it yet."""
+        return document.ref.source_id in self.missing_ids or self.is_changed(document)
+
 
 class BatchPreparer:
     """Finds out what of a batch is new, and downloads it."""
@@ -61,24 +66,29 @@ class BatchPreparer:
             prepared = PreparedBatch(
                 batch, await document_store.find_documents(tx, row.id, source_ids) if source_ids else {}
             )
+            with_files = {
+                document.ref.source_id
+                for document in batch.documents
+                if document.file or document.attachments
+            }
+            stored = await document_store.find_fully_stored(tx, row.id, sorted(with_files))
+            prepared.missing_ids = with_files - stored
             with_attachments = [
                 document.ref.source_id
                 for document in batch.documents
-                if document.attachments and prepared.is_changed(document)
+                if document.attachments and prepared.needs_files(document)
             ]
             present = await document_store.find_attachments(tx, row.id, with_attachments)
-            with_files = [document.ref.source_id for document in batch.documents if document.file is not None]
-            stored = await document_store.find_fully_stored(tx, row.id, with_files)
         ready: list[Document] = []
         failures = list(batch.failures)
         for document in batch.documents:
-            is_new = prepared.is_changed(document)
+            needs_files = prepared.needs_files(document)
             attachments = [
                 attachment
                 for attachment in document.attachments
-                if is_new and (document.ref.source_id, attachment.source_id) not in present
+                if needs_files and (document.ref.source_id, attachment.source_id) not in present
             ]
-            file = document.file if is_new or document.ref.source_id not in stored else None
+            file = document.file if needs_files else None
             try:
                 failure = await self._download_all(connector, row, document, attachments, file, prepared)
             except RateLimited as error:

@@ -195,18 +195,24 @@ class BatchWriter:
         await record_filed_events(tx, changed_items)
         await enqueue_next_jobs(tx, base, changed_items, Priority.NORMAL)
         await catalog.derive_statuses_above(tx, [item.id for item in changed_items])
-        await _sync_attachments(tx, run, base, record_ids, prepared)
+        new_ids = {document.ref.source_id for document in new_documents}
+        changed = [
+            document
+            for document in documents
+            if document.ref.source_id in new_ids or prepared.is_changed(document)
+        ]
+        await _sync_attachments(tx, run, base, record_ids, changed, prepared)
 
 
 async def _sync_attachments(
-    tx: Tx, run: ConnectorRun, base: Base, record_ids: dict[str, ItemId], prepared: PreparedBatch
+    tx: Tx,
+    run: ConnectorRun,
+    base: Base,
+    record_ids: dict[str, ItemId],
+    changed: Sequence[Document],
+    prepared: PreparedBatch,
 ) -> None:
-    """Give each changed record the attachments that its document has now: add new ones, delete the others."""
-    changed = [
-        document
-        for document in prepared.batch.documents
-        if prepared.is_changed(document) and document.ref.source_id in record_ids
-    ]
+    """Give each new or changed record the attachments that its document has now: add new ones, delete the others."""
     files_by_record: dict[ItemId, dict[str, ItemId]] = {}
     for file in await document_store.find_attached_files(
         tx, [record_ids[document.ref.source_id] for document in changed]

@@ -367,7 +367,7 @@ async def record_ids(tx: Tx, container: ItemId, sources: Sequence[str]) -> dict[
 
 
 async def find_fully_stored(tx: Tx, connector: ConnectorId, sources: Sequence[str]) -> set[str]:
-    """Those of the documents that have a record in every base of the connector."""
+    """Those of the documents that have a record in every base of the connector, unless a person deleted it there."""
     return set(await queries.values(tx, "fully_stored", connector=connector, sources=list(sources)))
 
 

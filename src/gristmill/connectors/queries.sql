@@ -348,12 +348,15 @@ select source_key, id from item
  where parent_id = %(container)s and type = 'record' and status <> 'deleting' and source_key = any (%(sources)s::text[]);
 
 -- name: fully_stored
--- Documents that have a record in every base of the connector.
-select r.source_key
-  from connector_base b join item r on r.parent_id = b.item_id and r.type = 'record' and r.status <> 'deleting'
- where b.connector_id = %(connector)s and r.source_key = any (%(sources)s::text[])
- group by 1 having count(*) = (
-       select count(*) from connector_base c where c.connector_id = %(connector)s);
+-- Documents that have a record in every base of the connector; a base where a person deleted the record or the container does not count.
+select u.source_id from unnest(%(sources)s::text[]) u(source_id)
+ where not exists (
+       select from connector_base b left join item c on c.id = b.item_id and c.status <> 'deleting'
+        where b.connector_id = %(connector)s and (c.id is not null or not b.filled)
+          and not exists (select from item r where r.parent_id = c.id and r.type = 'record' and r.status <> 'deleting'
+                             and r.source_key = u.source_id)
+          and not exists (select from exclusion e where e.root_id = c.id and e.type = 'record'
+                             and md5(e.source_key) = md5(u.source_id) and e.source_key = u.source_id));
 
 -- name: attached_files
 -- The files below records that came as attachments of their document.
