@@ -6,11 +6,17 @@ import pytest
 
 from gristmill import app, jobs
 from gristmill.connectors import transport
+from gristmill.connectors.port import Batch, DocumentRef
+from gristmill.connectors.registry import KINDS
+from gristmill.connectors.testing import open_temporarily
+from gristmill.errors import Unreadable
 from gristmill.jobs import NewJob
 from gristmill.work import SyncAccess, SyncConnector
-from tests.connectors.fakes.confluence import FakeConfluence
+from tests.connectors.fakes.confluence import FakeConfluence, FakeConfluenceDataCenter
 from tests.connectors.fakes.drives import FakeGraph
 from tests.connectors.fakes.github import FakeGitHub
+from tests.connectors.fakes.gitlab import FakeGitLab
+from tests.connectors.fakes.jira import FakeJira, FakeJiraDataCenter
 from tests.connectors.fakes.tool import FakeTool, failing, serve_fake
 from tests.connectors.harness import ConnectorHarness
 from tests.sources.site import SiteResponse
@@ -170,3 +176,32 @@ async def test_a_page_of_a_proxy_is_no_sign_that_a_document_is_gone(mill: app.Gr
         run = await harness.sync()
         assert (run.status, run.documents_pruned) == ("success", 1)
         await harness.assert_matches_tool()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [FakeConfluence, FakeConfluenceDataCenter, FakeGitHub, FakeGitLab, FakeJira, FakeJiraDataCenter],
+)
+async def test_an_error_with_status_200_is_no_empty_list_and_no_missing_document(
+    kind: type[FakeTool],
+) -> None:
+    """What a list does not name is removed, and what the tool says is gone: an error must say neither."""
+    with serve_fake(kind()) as tool:
+        connector_kind = KINDS[tool.kind]
+        async with open_temporarily(connector_kind, tool.config(), tool.credentials()) as connector:
+            batches: list[Batch] = [batch async for batch in connector.sync({})]
+        refs: dict[str, DocumentRef] = {
+            document.ref.stream.kind: document.ref for batch in batches for document in batch.documents
+        }
+        busy = {"errorMessages": ["Try again later."], "error": {"message": "Try again later."}}
+        async with open_temporarily(connector_kind, tool.config(), tool.credentials()) as connector:
+            assert await connector.find_problems() == []  # what is followed is known
+            tool.add_rule(lambda _: True, lambda: tool.respond(busy), times=10**9)
+            problems = [batch async for batch in connector.sync({})]
+            assert {batch.stream for batch in problems} == {batch.stream for batch in batches}
+            for batch in problems:
+                assert batch.problem is not None, batch.stream
+                assert not batch.is_listing_complete
+            for ref in refs.values():
+                with pytest.raises(Unreadable):
+                    await connector.fetch(ref)

@@ -24,6 +24,14 @@ def as_list(value: object) -> list[Any]:
     return cast(list[Any], value) if isinstance(value, list) else []
 
 
+def require_list(value: object, key: str) -> list[Any]:
+    """The JSON array that an object has under a key; Unreadable when it has none: an error with status 200 is no empty list."""
+    entries = as_dict(value).get(key)
+    if not isinstance(entries, list):
+        raise Unreadable(f"The tool returned a response without {key}.", code="connector_refused")
+    return cast(list[Any], entries)
+
+
 def require_dict(value: object) -> dict[str, Any]:
     """A JSON object; Unreadable when it is something else."""
     if not isinstance(value, dict):

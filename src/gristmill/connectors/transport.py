@@ -62,6 +62,16 @@ class CredentialsRejected(Permanent):
     code = "connector_unauthorized"
 
 
+class RequestRefused(Unreadable):
+    """The tool refuses a request by a status that has no error of its own."""
+
+    code = "connector_refused"
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 @dataclass(frozen=True)
 class ApiResponse:
     """A response: its JSON, and the headers that say where the next page is."""
@@ -280,7 +290,7 @@ class Transport:
             case _ if status in (408, 425) or status >= 500:
                 return Transient(f"{where} returned status {status}.", code="connector_unavailable")
             case _:
-                return Unreadable(f"{where} returned status {status}.", code="connector_refused")
+                return RequestRefused(f"{where} returned status {status}.", status)
 
 
 def rate_limit_wait(response: httpx.Response, body: bytes = b"") -> timedelta | None:

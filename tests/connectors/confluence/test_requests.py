@@ -1,9 +1,13 @@
 """How many requests a first run takes: lists bring bodies, attachments, restrictions and ancestors with them."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from gristmill.connectors.port import Audience, Batch, Checkpoints, ConnectorLimits, Document
 from gristmill.connectors.registry import KINDS
+from gristmill.connectors.testing import open_temporarily
 from tests.connectors.fakes.confluence import Content, FakeConfluence, FakeConfluenceDataCenter
 from tests.connectors.fakes.tool import serve_fake
 
@@ -87,3 +91,47 @@ async def test_pages_that_can_not_be_read_together_are_read_one_by_one(kind: typ
         )
         documents, _ = await read_all(fake)
         assert documents.keys() == fake.expected_documents().keys()
+
+
+class FakeTerseConfluence(FakeConfluence):
+    """Searches return neither restrictions nor ancestors, although they are asked for."""
+
+    def _content_v1_json(self, content: Content, expand: list[str]) -> dict[str, Any]:
+        full = super()._content_v1_json(content, expand)
+        return {name: value for name, value in full.items() if name not in ("restrictions", "ancestors")}
+
+
+def assert_no_one_sees_more(
+    fake: FakeConfluence, audience_by_source: Mapping[str, str], audiences: Mapping[str, Audience]
+) -> None:
+    """Who sees each document here sees it there, too."""
+    for source_id, document in fake.expected_documents().items():
+        if source_id not in audience_by_source:
+            continue
+        audience = audiences[audience_by_source[source_id]]
+        groups = [group.emails for group in audience.tool_groups if group.complete]
+        emails = audience.emails.union(*groups) if audience.complete else frozenset[str]()
+        assert {f"user_email:{email}" for email in emails} <= document.acl, source_id
+
+
+@pytest.mark.parametrize("kind", [FakeConfluence, FakeTerseConfluence])
+async def test_what_confluence_leaves_out_opens_no_page(kind: type[FakeConfluence]) -> None:
+    """A response without restrictions does not say that there are none, nor one without ancestors that nothing is above."""
+    with serve_fake(kind()) as fake:
+        fill(fake, 44)
+        fake.has_whole_index = False
+        if kind is FakeConfluence:
+            single = ("/ancestors", "/restriction/byOperation/read", "/v2/pages")
+            fake.add_rule(lambda call: call.path.endswith(single), lambda: fake.respond({}), times=10**9)
+        async with open_temporarily(KINDS["confluence"], fake.config(), fake.credentials()) as connector:
+            batches = [batch async for batch in connector.sync({})]
+            documents = {
+                document.ref.source_id: document for batch in batches for document in batch.documents
+            }
+            said = {source_id: document.audience for source_id, document in documents.items()}
+            audiences = {audience.key: audience for batch in batches for audience in batch.audiences}
+            assert_no_one_sees_more(fake, said, audiences)
+            async for update in connector.resolve_access(sorted({*said.values()})):
+                audiences |= {audience.key: audience for audience in update.audiences}
+                said |= update.audience_by_source
+            assert_no_one_sees_more(fake, said, audiences)

@@ -53,6 +53,10 @@ class ConfluenceAccess:
                 self._restrictions[number] = UNKNOWN
         return self._restrictions[number]
 
+    def close(self, number: str) -> None:
+        """Let only admins see a page, and what is below it: Confluence does not say where it is."""
+        self._restrictions[number] = UNKNOWN
+
     async def load_restrictions(self, numbers: Iterable[str]) -> None:
         """Look up the restrictions of many pages with few requests. What a search doesn't return is looked up when needed."""
         unknown = sorted({number for number in numbers if number not in self._restrictions})
@@ -70,7 +74,10 @@ class ConfluenceAccess:
         restrictions = as_dict(read.get("restrictions"))
         if "user" not in restrictions or "group" not in restrictions:
             return
-        users, groups = (as_list(as_dict(restrictions[name]).get("results")) for name in ("user", "group"))
+        results = [as_dict(restrictions[name]).get("results") for name in ("user", "group")]
+        if not all(isinstance(entries, list) for entries in results):
+            return
+        users, groups = map(as_list, results)
         if max(len(users), len(groups)) < _INLINE_LIMIT:
             self._restrictions[number] = await self._resolve_users(users, groups)
 

@@ -64,7 +64,11 @@ class AncestorResolver:
         if self._api.cloud:
             return self._record_chain((*await self._api.ancestors(number), number))
         self.record_ancestors(await self._api.by_id(number, "ancestors"))
-        return self._chains.get(number, (number,))
+        if number not in self._chains:  # it may be below a restricted page
+            raise Unreadable(
+                f"Confluence did not return the ancestors of page {number}.", code="connector_refused"
+            )
+        return self._chains[number]
 
     async def load_parents(self, numbers: Sequence[str]) -> None:
         """Cloud: learn the parents of many pages, and those of their parents, with few requests."""

@@ -15,7 +15,7 @@ from typing import Any, cast
 from urllib.parse import parse_qs, quote, urlsplit
 
 from gristmill.connectors.atlassian import AtlassianUser
-from gristmill.connectors.json_values import as_dict, as_list, require_dict
+from gristmill.connectors.json_values import as_dict, require_dict, require_list
 from gristmill.connectors.transport import ApiResponse, Params, Transport
 from gristmill.errors import Unreadable
 
@@ -118,7 +118,7 @@ class ConfluenceApi:
     async def ancestors(self, number: str) -> list[str]:
         """Cloud: the ids of a page's ancestors, of whatever type."""
         data = await self._get(f"{self._v2}/pages/{number}/ancestors", {"limit": 250})
-        return [str(as_dict(ancestor).get("id")) for ancestor in as_list(data.get("results"))]
+        return [str(as_dict(ancestor).get("id")) for ancestor in require_list(data, "results")]
 
     async def attachments(self, kind: str, number: str) -> list[dict[str, Any]]:
         """The attachments of a page or blog post."""
@@ -169,8 +169,8 @@ class ConfluenceApi:
         for _ in range(100):
             data = await self._get(path, {"expand": _RESTRICTIONS_EXPAND, "start": start, "limit": 100})
             restrictions = as_dict(data.get("restrictions"))
-            page_users = as_list(as_dict(restrictions.get("user")).get("results"))
-            page_groups = as_list(as_dict(restrictions.get("group")).get("results"))
+            page_users = require_list(restrictions.get("user"), "results")
+            page_groups = require_list(restrictions.get("group"), "results")
             users += page_users
             groups += page_groups
             start += 100
@@ -188,7 +188,7 @@ class ConfluenceApi:
         start = 0
         for _ in range(_MAX_PAGES):
             data = await self._get(path, {"start": start, "limit": 200})
-            results = as_list(data.get("results"))
+            results = require_list(data, "results")
             members += [AtlassianUser.from_json(require_dict(member)) for member in results]
             start += len(results)
             if not results or not as_dict(data.get("_links")).get("next"):
@@ -208,7 +208,7 @@ class ConfluenceApi:
     async def _fetch_page(self, path: str, params: Params) -> ResultPage:
         response = await self.transport.get(path, params)
         data = require_dict(response.data)
-        results = [require_dict(result) for result in as_list(data.get("results"))]
+        results = [require_dict(result) for result in require_list(data, "results")]
         return ResultPage(results, _next_cursor(response, data, params, len(results)), response.server_time)
 
     async def _iter_all(self, path: str, params: Params) -> AsyncIterator[dict[str, Any]]:

@@ -51,7 +51,7 @@ from gristmill.connectors.port import (
     scope_problems,
 )
 from gristmill.connectors.streams import errors_as_problems
-from gristmill.errors import SourceGone
+from gristmill.errors import SourceGone, Unreadable
 
 CHECKPOINT_VERSION = 1
 PAGE_KIND, BLOG, COMMENT = "page", "blogpost", "comment"
@@ -115,14 +115,18 @@ class ConfluenceConnector(Connector):
         number, kind = ref.source_id.partition(":")[2], ref.stream.kind
         if self.api.cloud and kind != COMMENT:
             content = await self.api.content(kind, number)
-            self.ancestors.record_parents([content])
-            space = str(content.get("spaceId"))
-            if content.get("status") != "current":
-                raise SourceGone(f"{ref.source_id} is no longer there.")
+            space, status = content.get("spaceId"), content.get("status")
         else:
             content = await self._fetch_by_cql(number, kind)
-            space = str(as_dict(content.get("space")).get("id"))
-        return await self._build_if_followed(ref, content, space)
+            space, status = as_dict(content.get("space")).get("id"), "current"
+        if str(content.get("id")) != number or space is None or status is None:
+            raise Unreadable(
+                f"Confluence returned something else than {ref.source_id}.", code="connector_refused"
+            )
+        if status != "current":
+            raise SourceGone(f"{ref.source_id} is no longer there.")
+        self.ancestors.record_parents([content])
+        return await self._build_if_followed(ref, content, str(space))
 
     async def load(self, ref: DocumentRef, version: int | None = None) -> Document:
         """One document as it is now; requested together with others that were announced to the loader."""
@@ -301,6 +305,8 @@ class ConfluenceConnector(Connector):
         ):
             content_id = str(content.get("id"))
             await resolver.cache_restrictions(content)
+            if content.get("type") == PAGE_KIND and not isinstance(content.get("ancestors"), list):
+                resolver.close(content_id)
             chains[content_id] = (
                 *(str(as_dict(ancestor).get("id")) for ancestor in as_list(content.get("ancestors"))),
                 content_id,

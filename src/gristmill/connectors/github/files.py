@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from gristmill.connectors.github.api import GitHubApi, Repository
 from gristmill.connectors.listing.by_git_tree import MAX_FILE_BYTES, GitTree, is_match
 from gristmill.connectors.port import Document, DocumentRef, Stream
-from gristmill.errors import SourceGone, Unreadable
+from gristmill.connectors.transport import RequestRefused
+from gristmill.errors import SourceGone
 
 FILE = "file"
 
@@ -23,10 +24,9 @@ class RepositoryFiles:
         """The newest tree of the main branch."""
         try:
             return await self.api.branch_tree(self.repository.full_name, self.repository.default_branch)
-        except Unreadable as error:
-            if error.code != "connector_refused":
+        except RequestRefused as error:
+            if error.status != 409:  # a repository without commits
                 raise
-            # Status 409: a repository without commits.
             raise SourceGone(f"{self.repository.full_name} is empty.") from None
 
     async def fetch_tree(self, tree_id: str) -> GitTree:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gristmill.connectors.atlassian import AtlassianUser
-from gristmill.connectors.json_values import as_dict, as_list, require_dict
+from gristmill.connectors.json_values import as_dict, as_list, require_dict, require_list
 from gristmill.connectors.transport import Params, Transport
 from gristmill.errors import Unreadable
 
@@ -54,9 +54,8 @@ class JiraApi:
     async def projects(self) -> AsyncIterator[dict[str, Any]]:
         """Every project that the credentials can see."""
         if not self.cloud:
-            for project in as_list(
-                (await self.transport.get(f"{self._root}/project", {"expand": "lead"})).data
-            ):
+            response = await self.transport.get(f"{self._root}/project", {"expand": "lead"})
+            for project in require_list({"projects": response.data}, "projects"):
                 yield require_dict(project)
             return
         async for project in self._iter_values(
@@ -86,10 +85,10 @@ class JiraApi:
             start = int(cursor or 0)
             response = await self.transport.post(f"{self._root}/search", body | {"startAt": start})
             data = require_dict(response.data)
-            end = start + len(as_list(data.get("issues")))
+            end = start + len(require_list(data, "issues"))
             next_cursor = str(end) if start < end < int(data.get("total") or 0) else None
         return (
-            [require_dict(issue) for issue in as_list(data.get("issues"))],
+            [require_dict(issue) for issue in require_list(data, "issues")],
             next_cursor,
             response.server_time,
         )
@@ -118,7 +117,7 @@ class JiraApi:
             while True:
                 params: Params = {"startAt": start, "maxResults": PAGE_SIZE, "orderBy": "created"}
                 data = require_dict((await self.transport.get(path, params)).data)
-                part = [require_dict(comment) for comment in as_list(data.get("comments"))]
+                part = [require_dict(comment) for comment in require_list(data, "comments")]
                 comments |= {str(comment.get("id")): comment for comment in part}
                 start += len(part)
                 total = int(data.get("total") or 0)
@@ -195,7 +194,7 @@ class JiraApi:
         for _ in range(_MAX_PAGES):
             response = await self.transport.get(path, {**params, "startAt": start, "maxResults": 50})
             data = require_dict(response.data)
-            values = as_list(data.get("values"))
+            values = require_list(data, "values")
             for value in values:
                 yield require_dict(value)
             start += len(values)

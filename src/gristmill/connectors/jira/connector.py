@@ -133,7 +133,9 @@ class JiraConnector(Connector):
         """One issue as it is now, in whichever project; SourceGone when it is not followed."""
         number = ref.source_id.partition(":")[2]
         issue = await self._api.issue(number)
-        project = str(as_dict(_fields(issue).get("project")).get("id"))
+        project = str(as_dict(_fields(issue).get("project")).get("id") or "")
+        if str(issue.get("id")) != number or not project:
+            raise Unreadable(f"Jira returned something else than {ref.source_id}.", code="connector_refused")
         if project not in await self._find_projects():
             raise SourceGone(f"{ref.source_id} is in a project that is not followed.")
         if self._config.jql is not None:
@@ -218,7 +220,8 @@ class JiraConnector(Connector):
         comments = as_list(comment_page.get("comments"))
         if "comment" not in fields or int(comment_page.get("total") or 0) > len(comments):
             comments = await self._api.comments(number)
-        level = as_dict(fields.get("security")).get("id")
+        security = as_dict(fields.get("security"))
+        level = security.get("id", "unknown") if security else None
         key = str(issue.get("key") or number)
         return Document(
             DocumentRef(f"issue:{number}", stream, {"id": number}),
