@@ -50,6 +50,25 @@ async def test_a_restriction_of_a_page_holds_for_all_below_it_and_for_comments(m
         assert acls[f"page:{above.id}"] == {"user_email:ann@example.org", "user_email:bob@example.org"}
 
 
+@BOTH
+async def test_a_comment_on_an_attachment_is_visible_with_its_page(
+    mill: app.Gristmill, kind: type[FakeConfluence]
+) -> None:
+    """Its container is the attachment, which has no restrictions of its own."""
+    with serve_fake(kind()) as fake:
+        fake.spaces[0].readers = ["@devs"] if fake.cloud else ["*"]
+        above, below, comment = add_page_family(fake)
+        above.restricted_to = ["b:2"]
+        comment.on_file = fake.new_id()
+        below.files[comment.on_file] = (b"words of a file", fake.now)
+        harness = await ConnectorHarness.create(mill, fake)
+        assert (await harness.sync()).status == "success"
+        await harness.assert_matches_tool()
+        above.restricted_to, below.restricted_to = [], ["a:1"]
+        await harness.refresh_permissions()
+        await harness.assert_matches_tool()
+
+
 async def test_changed_restrictions_apply_without_a_run(mill: app.Gristmill) -> None:
     """A restriction does not change the page's version, so only a request for restrictions finds it."""
     with serve_fake(FakeConfluence()) as fake:

@@ -46,6 +46,7 @@ class FakeConfluence(ConfluenceModel):
             ("/pages/{number}/ancestors", self._ancestors),
             ("/(?P<kind>page|blogpost)s/{number}/attachments", self._attachments_v2),
             ("/spaces/{number}/permissions", self._permissions_v2),
+            ("/attachments/{number}", self._attachment_v2),
         ):
             self.route("GET", "/wiki/api/v2" + pattern, route)
 
@@ -229,6 +230,19 @@ class FakeConfluence(ConfluenceModel):
             ],
         )
 
+    def _find_attachment(self, number: str) -> tuple[Content, int]:
+        for content in self.contents:
+            for file in content.files:
+                if number == f"att{file}":
+                    return content, file
+        raise FakeError(404)
+
+    def _attachment_v2(self, call: FakeCall, number: str) -> Any:
+        call.require_only()
+        page, file = self._find_attachment(number)
+        key = "pageId" if page.kind == "page" else "blogPostId"
+        return self._attachment_json(page, file) | {key: str(page.id)}
+
     def _attachments(self, call: FakeCall, number: str) -> Any:
         call.require_only("limit", "start", "expand")
         return self._offset_page(
@@ -333,6 +347,12 @@ class FakeConfluence(ConfluenceModel):
             if content.kind == "comment" and content.parent is not None:
                 page = self._find_content(content.parent)
                 expanded["container"] = {"id": str(page.id), "type": page.kind, "title": page.title}
+                if content.on_file is not None:
+                    expanded["container"] = {
+                        "id": f"att{content.on_file}",
+                        "type": "attachment",
+                        "title": "x.txt",
+                    }
         if "ancestors" in expand:
             above = [] if content.kind == "comment" else list(self.chain(content))[1:]
             expanded["ancestors"] = [{"id": str(entry.id), "type": entry.kind} for entry in reversed(above)]
@@ -358,6 +378,8 @@ class FakeConfluence(ConfluenceModel):
 
     def _content(self, call: FakeCall, number: str) -> Any:
         assert not self.cloud
+        if number.startswith("att"):
+            return self._attachment_json(*self._find_attachment(number))
         return self._content_v1_json(
             self._find_content(number), call.require_only("expand")["expand"].split(",")
         )

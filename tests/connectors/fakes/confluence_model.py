@@ -22,6 +22,7 @@ class Content:
     version: int = 1
     restricted_to: list[str] = field(default_factory=list[str])  # accounts, or @groups
     files: dict[int, tuple[bytes, datetime]] = field(default_factory=dict[int, tuple[bytes, datetime]])
+    on_file: int | None = None  # the attachment of the parent page that a comment is on
 
 
 @dataclass

@@ -131,6 +131,15 @@ class ConfluenceApi:
             )
         return [attachment async for attachment in self._iter_all(path, params)]
 
+    async def attachment_page(self, number: str) -> tuple[str, str]:
+        """What an attachment belongs to: its type and id."""
+        if not self.cloud:
+            container = as_dict((await self.by_id(number, "container")).get("container"))
+            return str(container.get("type")), str(container.get("id"))
+        data = await self._get(f"{self._v2}/attachments/{quote(number, safe='')}")
+        kinds = (("page", "pageId"), ("blogpost", "blogPostId"))
+        return next(((kind, str(data[key])) for kind, key in kinds if data.get(key)), ("unknown", ""))
+
     def download(self, locator: Mapping[str, Any]) -> AsyncIterator[bytes]:
         """The bytes of an attachment."""
         if not self.cloud:

@@ -87,6 +87,7 @@ class ConfluenceConnector(Connector):
         self._spaces: dict[str, dict[str, Any]] | None = None
         self._zone: UserTimeZone | None = None
         self._missing: list[str] = []
+        self._attachment_pages: dict[str, tuple[str, str]] = {}  # type and id of what attachments belong to
         # At the gateway, the address that people open is asked for.
         self._wiki = "" if config.is_gateway else f"{config.site}{'/wiki' if api.cloud else ''}"
 
@@ -247,11 +248,21 @@ class ConfluenceConnector(Connector):
     async def _chain(self, kind: str, content: dict[str, Any]) -> tuple[str, ...]:
         """The pages whose restrictions apply: the page itself, and all its ancestors; of a comment, those of its page."""
         if kind == COMMENT:
-            container = as_dict(content.get("container"))
-            return await self.ancestors.chain(str(container.get("type")), str(container.get("id")))
+            return await self.ancestors.chain(*await self._page_of_comment(as_dict(content.get("container"))))
         self.ancestors.record_ancestors(content)
         await self._access.cache_restrictions(content)
         return await self.ancestors.chain(kind, str(content.get("id")))
+
+    async def _page_of_comment(self, container: dict[str, Any]) -> tuple[str, str]:
+        """The type and id of the page or blog post that a comment is on, also of one on an attachment."""
+        kind, number = str(container.get("type") or PAGE_KIND), str(container.get("id"))
+        if kind == "attachment":
+            if number not in self._attachment_pages:
+                self._attachment_pages[number] = await self.api.attachment_page(number)
+            kind, number = self._attachment_pages[number]
+        if kind not in (PAGE_KIND, BLOG):
+            raise Unreadable("Confluence does not say which page a comment is on.", code="connector_refused")
+        return kind, number
 
     async def _url(self, content: dict[str, Any]) -> str | None:
         webui = as_dict(content.get("_links")).get("webui")
@@ -317,7 +328,10 @@ class ConfluenceConnector(Connector):
         if self._config.comments:
             cql = f'space = "{space["key"]}" and type = comment'
             for comment in await self._search_all(cql, "container", IDS_PAGE_SIZE):
-                page = str(as_dict(comment.get("container")).get("id"))
+                try:
+                    _, page = await self._page_of_comment(as_dict(comment.get("container")))
+                except (SourceGone, Unreadable):
+                    continue
                 if page in chains:
                     audience_by_source[f"comment:{comment.get('id')}"] = await resolver.audience_key(
                         number, chains[page]

@@ -120,7 +120,9 @@ class ContentQuery:
         if self.stream.kind == "comment":
             containers = [as_dict(as_dict(row.data).get("container")) for row in rows]
             self.reader.loader.expect_comments(
-                (str(page.get("type")), str(page.get("id"))) for page in containers
+                (str(page["type"]), str(page.get("id")))
+                for page in containers
+                if page.get("type") in ("page", "blogpost")  # not on an attachment
             )
         else:
             self.reader.loader.expect(row.ref.locator["id"] for row in rows)
