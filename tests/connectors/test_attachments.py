@@ -150,6 +150,22 @@ async def test_attachments_are_children_fetched_once_and_visible_to_the_same_use
     await wait_until(has_one_blob)
 
 
+async def test_a_document_with_an_audience_that_no_one_has_described_is_closed(
+    harness: ConnectorHarness, box: Box
+) -> None:
+    """It had another audience before: that one's access list does not stay, neither on the record nor on its files."""
+    box.files = {"a.txt": b"first words"}
+    box.add_letter("one", "a letter", "a.txt")
+    box.add_letter("two", "another")
+    await harness.sync()
+    box.letters["one"] = replace(box.letters["one"], audience="few", body="not for all")
+    run = await harness.sync()
+    assert "Who may see few could not be found out" in await harness.log_text(run)
+    acls = {key: document.acl for key, document in (await harness.indexed_documents()).items()}
+    assert acls == {"letter:one": frozenset(), "letter:two": frozenset({"org:*"})}
+    assert (await attachments_by_name(harness))["a.txt"][2] == []
+
+
 async def test_equal_attachments_of_two_organisations_are_two_blobs(
     harness: ConnectorHarness, box: Box, mill: app.Gristmill
 ) -> None:

@@ -1,7 +1,7 @@
 """Who may see a connector's documents: one function per statement, in the caller's transaction."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -85,6 +85,13 @@ async def find_unresolved_audiences(tx: Tx, connector: ConnectorId) -> list[Unre
 async def unknown_audiences(tx: Tx, connector: ConnectorId, keys: Sequence[str]) -> list[str]:
     """Those of the audiences that were never resolved."""
     return await queries.values(tx, "unknown_audiences", connector=connector, keys=list(keys))
+
+
+async def close_unknown(tx: Tx, row: ConnectorRow, keys: Collection[str]) -> None:
+    """Let only admins see documents of audiences that were never resolved, until they are: a record that had another audience before
+    would keep its access list."""
+    unknown = await unknown_audiences(tx, row.id, sorted(keys)) if keys else []
+    await save_audiences(tx, row, [Audience(key, complete=False) for key in unknown])
 
 
 async def audiences_asked_before(tx: Tx, connector: ConnectorId, before: datetime) -> list[str]:

@@ -58,6 +58,7 @@ class BatchWriter:
             await jobs.fence(tx, job)
             await store.require_unchanged(tx, row)
             changed_keys = await audience_store.save_audiences(tx, row, batch.audiences)
+            await audience_store.close_unknown(tx, row, {document.audience for document in batch.documents})
             await audience_store.apply_audiences(tx, row.id, changed_keys)
             for target in await store.find_containers(tx, row.id):
                 base = bases.get(target.base_id)

@@ -43,7 +43,7 @@ class DocumentReader:
             result = await fetch_all(of_stream, lambda ref: ref, partial(fetch_with_companions, connector))
             by_id = {doc.ref.source_id: doc for doc in (*result.documents, *result.later_documents)}
             documents = list(by_id.values())
-            audiences = await self._resolve_unknown(row, connector, documents)
+            audiences = await resolve_unknown(self._db, row, connector, documents)
             # A document can be in another stream by now: an issue that was moved to another project.
             for document_stream in dict.fromkeys([stream, *(doc.ref.stream for doc in documents)]):
                 batch = Batch(
@@ -62,23 +62,6 @@ class DocumentReader:
             if result.stopped_by is not None:
                 raise result.stopped_by
 
-    async def _resolve_unknown(
-        self, row: ConnectorRow, connector: Connector, documents: Sequence[Document]
-    ) -> list[Audience]:
-        """Who sees these documents, as far as no stream has said it."""
-        if row.acl is not None or not documents:
-            return []
-        async with self._db.connection() as tx:
-            keys = await audience_store.unknown_audiences(
-                tx, row.id, sorted({document.audience for document in documents})
-            )
-        if not keys:
-            return []
-        async with aclosing(closable(connector.resolve_access(keys))) as updates:
-            return [
-                audience async for update in updates for audience in update.audiences if audience.key in keys
-            ]
-
     async def _forget_failures(
         self, job: Job, row: ConnectorRow, source_ids: Sequence[str], missing_ids: Sequence[str]
     ) -> None:
@@ -89,3 +72,19 @@ class DocumentReader:
             await jobs.fence(tx, job)
             await change_store.mark_missing(tx, row.id, missing_ids)
             await document_store.delete_failures(tx, row.id, source_ids)
+
+
+async def resolve_unknown(
+    db: Database, row: ConnectorRow, connector: Connector, documents: Sequence[Document]
+) -> list[Audience]:
+    """Who sees these documents, as far as no stream has said it."""
+    if row.acl is not None or not documents:
+        return []
+    async with db.connection() as tx:
+        keys = await audience_store.unknown_audiences(
+            tx, row.id, sorted({document.audience for document in documents})
+        )
+    if not keys:
+        return []
+    async with aclosing(closable(connector.resolve_access(keys))) as updates:
+        return [audience async for update in updates for audience in update.audiences if audience.key in keys]

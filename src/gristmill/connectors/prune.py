@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from gristmill import catalog, faults, jobs
 from gristmill.connectors import batch_writer, document_store, store
 from gristmill.connectors.batch_writer import BatchWriter
+from gristmill.connectors.document_reader import resolve_unknown
 from gristmill.connectors.document_store import StaleDocument
 from gristmill.connectors.model import ConnectorRow, ConnectorRun
 from gristmill.connectors.port import Batch, Connector, Document, ReadFailure
@@ -76,7 +77,8 @@ class Pruner:
             if isinstance(result, ReadFailure):
                 batch = Batch(candidate.ref.stream, failures=[result])
             else:  # the listing stepped over it: store it as it is now
-                batch = Batch(result.ref.stream, documents=[result])
+                audiences = await resolve_unknown(self._db, row, connector, [result])
+                batch = Batch(result.ref.stream, documents=[result], audiences=audiences)
             prepared = await self._writer.prepare(connector, row, batch)
             await self._writer.save(job, row, run, prepared, advance_stream=False)
         await faults.point("prune.asked")

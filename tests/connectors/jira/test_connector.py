@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from gristmill import app
+from gristmill import app, faults
 from gristmill.connectors.jira.connector import JiraConfig
 from tests.connectors.fakes.jira import FakeJira, FakeJiraDataCenter
 from tests.connectors.fakes.tool import FakeCall, serve_fake
 from tests.connectors.harness import ConnectorHarness
+from tests.wait_until import reached
 
 pytestmark = pytest.mark.slow
 
@@ -225,3 +226,27 @@ def test_cloud_is_known_by_its_address() -> None:
     assert JiraConfig(base_url="https://x.atlassian.net").is_cloud
     assert not JiraConfig(base_url="https://jira.example.org").is_cloud
     assert JiraConfig(base_url="https://jira.example.org", deployment="cloud").is_cloud
+
+
+async def test_an_issue_that_is_found_in_another_project_in_the_end_is_not_as_open_as_before(
+    mill: app.Gristmill, jira: FakeJira
+) -> None:
+    """It was moved from a public project to a level that no other issue has, when that project had been read."""
+    harness = await ConnectorHarness.create(mill, jira)
+    await harness.sync()
+    closed, public = jira.projects
+    issue = public.issues[0]
+    jira.advance_clock(600)
+    closed.issues[0].updated = jira.now  # so that the changes of the project are one page
+    await harness.sync()
+    jira.advance_clock(600)
+    with faults.watch("sync.saved", hold=True) as saved:
+        run = await harness.start()
+        await reached(saved)
+        public.issues.remove(issue)
+        closed.issues.append(issue)
+        issue.level, issue.updated = 7, jira.now
+    run = await harness.wait_until_ended(run)
+    assert run.status == "success", await harness.log_text(run)
+    assert f"issue:{issue.id}" not in await harness.visible_ids("stranger@example.org")
+    await harness.assert_matches_tool()
