@@ -17,7 +17,7 @@ from tests.connectors.fakes.github import FakeGitHub
 from tests.connectors.fakes.tool import FakeTool, serve_fake
 from tests.connectors.harness import ConnectorHarness
 from tests.embedding.hashed import HashedEmbedder
-from tests.wait_until import reached
+from tests.wait_until import reached, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -62,6 +62,24 @@ async def test_an_access_list_that_is_removed_in_the_middle_of_a_run_gives_way_t
         harness = await ConnectorHarness.create(mill, tool, acl=[f"user_email:{BOSS}"])
         await change_in_run(harness, acl=None, acl_given=True)
         assert await harness.visible_ids(BOSS) == tool.visible_ids(BOSS)
+        await harness.assert_matches_tool()
+
+
+async def test_the_tool_is_asked_when_its_permissions_apply_again(mill: app.Gristmill) -> None:
+    """It was not asked while the connector had a list of its own, and the next refresh by schedule may be hours away."""
+    with serve_fake(FakeConfluence()) as tool:
+        harness = await ConnectorHarness.create(mill, tool)
+        await harness.sync()
+        await harness.change(acl=[f"user_email:{BOSS}"], acl_given=True)
+        tool.restrict(0)
+        await harness.change(acl=None, acl_given=True)
+
+        async def is_over() -> bool:
+            return (
+                await harness.fetch("select 1 from job where kind = 'sync_access' and state <> 'dead'") == []
+            )
+
+        await wait_until(is_over)
         await harness.assert_matches_tool()
 
 

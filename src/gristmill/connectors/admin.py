@@ -139,6 +139,9 @@ async def change(
     try:
         async with db.transaction() as tx:
             locked_bases = await _lock_bases(tx, {*old.base_ids, *(wanted_bases or ())})
+            if changes.acl_given and changes.acl is None and old.acl is not None:
+                # The tool was not asked while the connector's own list counted.
+                await jobs.enqueue(tx, NewJob(SyncAccess(connector_id), lane=old.lane))
             await store.lock_connector(tx, connector_id)
             old = await require_connector(tx, connector_id)
             if precondition is not None:
