@@ -74,6 +74,35 @@ async def test_names_that_do_not_exist_and_hidden_people_are_named(
 
 
 @pytest.mark.slow
+async def test_a_repository_that_is_refused_keeps_no_other_from_being_followed(
+    harness: ConnectorHarness, tool: FakeGitHub
+) -> None:
+    """An organisation may want a sign-on for its own, and a repository can be blocked: status 403 and 451."""
+    for name, status in (("sealed", 403), ("blocked", 451)):
+        path = f"/repos/acme/{name}"
+        tool.add_rule(lambda call, path=path: call.path == path, failing(tool, status), times=99)
+    config = {**tool.config(), "repositories": ["acme/sealed", "acme/blocked"]}
+    await harness.change(config=config)
+    run = await harness.sync()
+    log = await harness.log_text(run)
+    assert run.status == "completed_with_errors"
+    assert "acme/sealed can't be read: These credentials can't read" in log
+    assert "acme/blocked can't be read" in log
+    assert "status 451" in log
+    await harness.assert_matches_tool()
+    private = next(repo for repo in tool.repos if repo.private)
+    private.collaborators.popitem()
+    await harness.refresh_permissions()
+    await harness.assert_matches_tool()
+    with pytest.raises(Permanent, match="acme/sealed"):
+        await harness.mill.connectors.check_new(tool.kind, config, json.dumps(tool.credentials()))
+    config = {**tool.config(), "organizations": [], "repositories": ["acme/sealed"]}
+    with pytest.raises(Permanent) as refusal:  # all of them: it is not about one name
+        await harness.mill.connectors.check_new(tool.kind, config, json.dumps(tool.credentials()))
+    assert refusal.value.code == "connector_forbidden"
+
+
+@pytest.mark.slow
 async def test_a_server_that_ignores_the_time_filter_ends_the_stream_with_a_problem(
     harness: ConnectorHarness, tool: FakeGitHub
 ) -> None:

@@ -48,9 +48,8 @@ from gristmill.connectors.port import (
     Document,
     DocumentRef,
     Stream,
-    scope_problems,
 )
-from gristmill.connectors.streams import errors_as_problems
+from gristmill.connectors.streams import FollowedNames, errors_as_problems
 from gristmill.errors import SourceGone, Unreadable
 
 CHECKPOINT_VERSION = 1
@@ -86,7 +85,7 @@ class ConfluenceConnector(Connector):
         self.loader = ContentLoader(api, self._access, self.ancestors, with_attachments=config.attachments)
         self._spaces: dict[str, dict[str, Any]] | None = None
         self._zone: UserTimeZone | None = None
-        self._missing: list[str] = []
+        self._names = FollowedNames("space", "spaces")
         self._attachment_pages: dict[str, tuple[str, str]] = {}  # type and id of what attachments belong to
         # At the gateway, the address that people open is asked for.
         self._wiki = "" if config.is_gateway else f"{config.site}{'/wiki' if api.cloud else ''}"
@@ -98,8 +97,7 @@ class ConfluenceConnector(Connector):
 
     async def find_problems(self) -> list[str]:
         """Spaces that Confluence does not show."""
-        spaces = await self._find_spaces()
-        return scope_problems("space", self._missing, is_empty=not spaces, settings="spaces")
+        return self._names.problems(await self._find_spaces())
 
     async def sync(self, checkpoints: Checkpoints, finished: Collection[Stream] = ()) -> AsyncIterator[Batch]:
         """What changed in each space."""
@@ -170,14 +168,12 @@ class ConfluenceConnector(Connector):
                 async for space in self.api.spaces():
                     spaces[str(space.get("id"))] = space
             for key in self._config.spaces:
-                try:
-                    space = await self.api.space(key)
-                except SourceGone:
-                    space = None  # its documents are verified, and pruned
-                if space is None:
-                    self._missing.append(key)
-                else:
-                    spaces[str(space.get("id"))] = space
+                with self._names.looking_up(key):
+                    if (space := await self.api.space(key)) is None:
+                        self._names.note_missing(key)
+                    else:
+                        spaces[str(space.get("id"))] = space
+            self._names.require_any(spaces)
             self._spaces = dict(sorted(spaces.items()))
         return self._spaces
 

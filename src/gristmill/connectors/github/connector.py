@@ -39,9 +39,8 @@ from gristmill.connectors.port import (
     Stream,
     ToolGroup,
     ToolUser,
-    scope_problems,
 )
-from gristmill.connectors.streams import errors_as_problems
+from gristmill.connectors.streams import FollowedNames, errors_as_problems
 from gristmill.connectors.transport import Transport
 from gristmill.errors import SourceGone, Unreadable
 
@@ -108,7 +107,7 @@ class GitHubConnector(Connector):
         self._repositories: list[Repository] | None = None
         self._second_listing, self._is_listed_twice = asyncio.Lock(), False
         self._emails: dict[str, str | None] = {}
-        self._missing: list[str] = []
+        self._names = FollowedNames("repository or organisation", "repositories or organizations")
 
     async def check(self) -> Account:
         """Who the credentials belong to, and how many repositories are followed."""
@@ -118,13 +117,7 @@ class GitHubConnector(Connector):
 
     async def find_problems(self) -> list[str]:
         """Repositories and organisations that GitHub does not show."""
-        repositories = await self._find_repositories()
-        return scope_problems(
-            "repository or organisation",
-            self._missing,
-            is_empty=not repositories,
-            settings="repositories or organizations",
-        )
+        return self._names.problems(await self._find_repositories())
 
     async def estimate(self, checkpoints: Checkpoints) -> int | None:
         """How many issues and pull requests there are, in the first run; later it isn't known how many changed."""
@@ -172,18 +165,14 @@ class GitHubConnector(Connector):
         if self._repositories is None:
             repositories: dict[int, Repository] = {}
             for name in self._config.organizations:
-                try:
+                with self._names.looking_up(name):
                     async for repository in self._api.organisation_repositories(name):
                         repositories[repository.id] = repository
-                except SourceGone:
-                    self._missing.append(name)
             for name in self._config.repositories:
-                try:
+                with self._names.looking_up(name):
                     repository = await self._api.repository(name)
-                except SourceGone:
-                    self._missing.append(name)  # its documents are verified, and pruned
-                    continue
-                repositories[repository.id] = repository
+                    repositories[repository.id] = repository
+            self._names.require_any(repositories)
             if self._follows_installation:
                 async for repository in self._api.installation_repositories():
                     repositories[repository.id] = repository

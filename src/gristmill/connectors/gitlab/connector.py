@@ -44,9 +44,8 @@ from gristmill.connectors.port import (
     Stream,
     ToolGroup,
     ToolUser,
-    scope_problems,
 )
-from gristmill.connectors.streams import errors_as_problems
+from gristmill.connectors.streams import FollowedNames, errors_as_problems
 from gristmill.errors import SourceGone, Unreadable
 
 CHECKPOINT_VERSION = 1
@@ -89,7 +88,7 @@ class GitLabConnector(Connector):
         self._config, self._api = config, api
         self._projects: list[Project] | None = None
         self._emails: dict[int, str | None] = {}
-        self._missing: list[str] = []
+        self._names = FollowedNames("project or group", "projects or groups")
 
     async def check(self) -> Account:
         """Who the token belongs to, and how many projects are followed."""
@@ -98,10 +97,7 @@ class GitLabConnector(Connector):
 
     async def find_problems(self) -> list[str]:
         """Projects and groups that GitLab does not show."""
-        projects = await self._find_projects()
-        return scope_problems(
-            "project or group", self._missing, is_empty=not projects, settings="projects or groups"
-        )
+        return self._names.problems(await self._find_projects())
 
     async def estimate(self, checkpoints: Checkpoints) -> int | None:
         """How many issues and merge requests there are, in the first run and if GitLab returns totals."""
@@ -162,18 +158,14 @@ class GitLabConnector(Connector):
         if self._projects is None:
             projects: dict[int, Project] = {}
             for name in self._config.groups:
-                try:
+                with self._names.looking_up(name):
                     async for project in self._api.group_projects(name):
                         projects[project.id] = project
-                except SourceGone:
-                    self._missing.append(name)
             for name in self._config.projects:
-                try:
+                with self._names.looking_up(name):
                     project = await self._api.project(name)
-                except SourceGone:
-                    self._missing.append(name)  # its documents are verified, and pruned
-                    continue
-                projects[project.id] = project
+                    projects[project.id] = project
+            self._names.require_any(projects)
             self._projects = sorted(projects.values(), key=lambda project: project.id)
         return self._projects
 

@@ -44,9 +44,8 @@ from gristmill.connectors.port import (
     Document,
     DocumentRef,
     Stream,
-    scope_problems,
 )
-from gristmill.connectors.streams import errors_as_problems
+from gristmill.connectors.streams import FollowedNames, errors_as_problems
 from gristmill.errors import SourceGone, Unreadable
 
 CHECKPOINT_VERSION = 1
@@ -97,7 +96,7 @@ class JiraConnector(Connector):
         self._access = JiraAccess(api)
         self._projects: dict[str, dict[str, Any]] | None = None
         self._zone: UserTimeZone | None = None
-        self._missing: list[str] = []
+        self._names = FollowedNames("project", "projects")
         self._site = "" if config.is_gateway else config.base_url
 
     async def check(self) -> Account:
@@ -107,8 +106,7 @@ class JiraConnector(Connector):
 
     async def find_problems(self) -> list[str]:
         """Projects that Jira does not show."""
-        projects = await self._find_projects()
-        return scope_problems("project", self._missing, is_empty=not projects, settings="projects")
+        return self._names.problems(await self._find_projects())
 
     async def estimate(self, checkpoints: Checkpoints) -> int | None:
         """How many issues there are, in the first run."""
@@ -167,12 +165,10 @@ class JiraConnector(Connector):
                 async for project in self._api.projects():
                     projects[str(project.get("id"))] = project
             for key in self._config.projects:
-                try:
+                with self._names.looking_up(key):
                     project = await self._api.project(key)
-                except SourceGone:
-                    self._missing.append(key)  # its documents are verified, and pruned
-                    continue
-                projects[str(project.get("id"))] = project
+                    projects[str(project.get("id"))] = project
+            self._names.require_any(projects)
             self._projects = dict(sorted(projects.items()))
         return self._projects
 
