@@ -5,17 +5,20 @@ from collections.abc import Sequence
 from gristmill.connectors import audience_store, group_store, store
 from gristmill.connectors.model import ConnectorRow, ConnectorRun
 from gristmill.connectors.port import Checkpoints, Connector
+from gristmill.connectors.transport import RateLimited
 from gristmill.db import Tx
-from gristmill.errors import SourceGone, Unreadable
+from gristmill.errors import SourceGone, Transient, Unreadable
 
 _MAX_LOGGED_PROBLEMS = 20
 
 
 async def estimate_total(connector: Connector, checkpoints: Checkpoints) -> int | None:
-    """About how many documents there are. It is only shown: a tool that refuses to count is read all the same."""
+    """About how many documents there are. It is only shown: a tool that refuses to count, or can't, is read all the same."""
     try:
         return await connector.estimate(checkpoints)
-    except (SourceGone, Unreadable):
+    except RateLimited:
+        raise
+    except (SourceGone, Unreadable, Transient):
         return None
 
 

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from gristmill.cli.connector_admin import parse_settings
+from gristmill.connectors import transport
 from gristmill.connectors.github.api import decode_blob
 from gristmill.errors import Permanent
 from gristmill.net import retry_after
@@ -45,10 +46,12 @@ async def test_a_rate_limit_inside_a_graphql_response_is_waited_for(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("status", [403, 500])
 async def test_a_tool_that_refuses_to_count_is_read_all_the_same(
-    harness: ConnectorHarness, tool: FakeGitHub
+    harness: ConnectorHarness, tool: FakeGitHub, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tool.add_rule(lambda call: call.params.get("per_page") == "1", failing(tool, 403), times=9)
+    monkeypatch.setattr(transport, "_MAX_DELAY", 0.0)
+    tool.add_rule(lambda call: call.params.get("per_page") == "1", failing(tool, status), times=10**9)
     run = await harness.sync()
     assert run.status == "success", await harness.log_text(run)
     await harness.assert_matches_tool()
