@@ -313,9 +313,9 @@ select source_id, scope, kind, locator from connector_failure
  where connector_id = %(connector)s and error_code = 'not_read_yet' order by source_id limit %(limit)s;
 
 -- name: earlier_failures
--- Documents that an earlier run could not read.
+-- Documents that an earlier run could not read, those first that were not tried for the longest time.
 select source_id, scope, kind, locator from connector_failure
- where connector_id = %(connector)s and run_id <> %(run)s order by source_id limit %(limit)s;
+ where connector_id = %(connector)s and run_id <> %(run)s order by failed_at, source_id limit %(limit)s;
 
 -- name: failures
 -- Documents that the last run that tried could not read, by id, after a cursor.

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from gristmill.cli.connector_admin import parse_settings
-from gristmill.connectors import transport
+from gristmill.connectors import sync, transport
 from gristmill.connectors.github.api import decode_blob
 from gristmill.errors import Permanent
 from gristmill.net import retry_after
@@ -154,3 +154,20 @@ async def test_a_changed_file_that_is_not_returned_for_a_moment_is_read_by_the_n
     assert (run.status, run.item_errors) == ("completed_with_errors", 1)
     assert (await harness.sync()).status == "success"
     await harness.assert_matches_tool()
+
+
+@pytest.mark.slow
+async def test_documents_that_always_fail_do_not_keep_others_from_being_tried_again(
+    harness: ConnectorHarness, tool: FakeGitHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run tries some of them again: in turn, not always the same."""
+    monkeypatch.setattr(sync, "MAX_RETRIED_FAILURES", 1)
+    repo = tool.repos[0]
+    first, second = sorted(repo.issues, key=lambda issue: f"issue:{issue.id}")[:2]
+    for issue, times in ((first, 10**9), (second, 1)):
+        path = f"/repos/{repo.name}/issues/{issue.number}/comments"
+        tool.add_rule(lambda call, path=path: call.path == path, failing(tool, 403), times=times)
+    for failures in (2, 1, 0):
+        run = await harness.sync()
+        assert run.item_errors == failures, await harness.log_text(run)
+    assert f"issue:{second.id}" in await harness.indexed_documents()
