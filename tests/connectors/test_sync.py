@@ -97,6 +97,13 @@ async def test_a_paused_connector_has_no_schedule_and_a_resumed_one_has(harness:
     assert len(await harness.fetch("select 1 from schedule where name like 'connector:%%'")) == 2
 
 
+async def test_an_empty_configuration_replaces_the_old_one(harness: ConnectorHarness) -> None:
+    """It follows everything that has a default."""
+    await harness.change(config={})
+    assert harness.connector.config["baseUrl"] == "https://api.github.com"
+    assert harness.connector.config["organizations"] == []
+
+
 async def test_force_reads_everything_again_and_embeds_nothing(harness: ConnectorHarness) -> None:
     await harness.sync()
     harness.tool.calls.clear()

@@ -134,7 +134,8 @@ async def change(
         await _require_bases(tx, wanted_bases or (), old.org_id)
     config, credentials = None, None
     if changes.config is not None or changes.credentials is not None:
-        config, credentials = registry.validate(old.type, changes.config or old.config, changes.credentials)
+        wanted_config = old.config if changes.config is None else changes.config
+        config, credentials = registry.validate(old.type, wanted_config, changes.credentials)
     sealed = None if credentials is None else vault.seal(credentials, credentials_purpose(connector_id))
     try:
         async with db.transaction() as tx:
