@@ -7,13 +7,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gristmill import faults
+from gristmill import faults, jobs
 from gristmill.connectors import admin, model
 from gristmill.errors import Conflict
 from gristmill.integrity.reconcile import Reconciler
+from gristmill.jobs import NewJob
 from gristmill.operations import bases
 from gristmill.operations.delete import delete
 from gristmill.operations.freshness import take_back
+from gristmill.work import SyncConnector
 from tests.connectors.fakes.github import FakeGitHub
 from tests.connectors.fakes.tool import SECRET, FakeTool, fake_tool_fixture, rate_limited
 from tests.connectors.harness import ConnectorHarness
@@ -147,6 +149,26 @@ async def test_two_bases_are_fed_and_each_document_is_read_once(harness: Connect
     await harness.assert_matches_tool()
     second_harness = ConnectorHarness(harness.mill, harness.tool, second_base, harness.connector)
     await second_harness.assert_matches_tool()
+
+
+async def test_a_connector_without_a_base_asks_its_tool_for_nothing(harness: ConnectorHarness) -> None:
+    """Neither by schedule, nor when its last base goes in the middle of a run."""
+    with faults.watch("sync.opened", hold=True) as opened:
+        run = await harness.start()
+        await reached(opened)
+        await harness.change(base_ids=[])
+    run = await harness.wait_until_ended(run)
+    assert (run.status, run.error_code) == ("failed", "connector_without_base")
+    harness.tool.calls.clear()
+    async with harness.mill.db.transaction() as tx:
+        await jobs.enqueue(tx, NewJob(SyncConnector(harness.connector.id), lane=harness.connector.lane))
+
+    async def is_over() -> bool:
+        return await harness.fetch("select 1 from job where kind = 'sync_connector'") == []
+
+    await wait_until(is_over)
+    assert harness.tool.calls == []
+    assert len(await harness.fetch("select 1 from connector_run")) == 1
 
 
 async def test_a_base_that_is_added_later_gets_everything(harness: ConnectorHarness) -> None:

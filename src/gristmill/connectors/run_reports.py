@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
-from gristmill.connectors import audience_store, group_store, store
+from gristmill import jobs
+from gristmill.connectors import audience_store, group_store, push, store
 from gristmill.connectors.model import ConnectorRow, ConnectorRun
 from gristmill.connectors.port import Checkpoints, Connector
 from gristmill.connectors.transport import RateLimited
 from gristmill.db import Tx
 from gristmill.errors import SourceGone, Transient, Unreadable
+from gristmill.jobs import Job
 
 _MAX_LOGGED_PROBLEMS = 20
 
@@ -41,6 +43,16 @@ async def report_problems(tx: Tx, row: ConnectorRow, run: ConnectorRun, problems
         await store.add_progress(tx, row.id, run.id, store.RunProgress(errors=len(problems)))
     for problem in problems[:_MAX_LOGGED_PROBLEMS]:
         await store.add_log_line(tx, run.id, problem, "warning")
+
+
+async def end_without_base(tx: Tx, job: Job, row: ConnectorRow) -> None:
+    """There is nowhere to store documents: read none, and end the run that was under way."""
+    await push.forget(tx, row.id)
+    if (run := await store.find_open_run(tx, row.id)) is not None:
+        message = "The connector feeds no knowledge base any more. Give it one, then sync."
+        await store.add_log_line(tx, run.id, message, "error")
+        await store.end_run(tx, run.id, "failed", "connector_without_base", message)
+    await jobs.complete(tx, job)
 
 
 def mass_deletion_error(run: ConnectorRun) -> dict[str, str]:

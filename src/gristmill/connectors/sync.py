@@ -49,6 +49,7 @@ from gristmill.connectors.prune import Pruner
 from gristmill.connectors.registry import ConnectorRegistry
 from gristmill.connectors.run_reports import (
     describe_hidden_documents,
+    end_without_base,
     estimate_total,
     mass_deletion_error,
     report_problems,
@@ -154,6 +155,9 @@ class Synchroniser:
             row = await store.find_connector(tx, connector_id)
             if row is None:
                 await jobs.complete(tx, job)
+                return None
+            if not row.base_ids:
+                await end_without_base(tx, job, row)
                 return None
             run = await store.find_open_run(tx, connector_id)
             if run is not None and run.job_id != job.id:
