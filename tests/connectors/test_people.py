@@ -1,11 +1,14 @@
 """Accounts whose address the tool does not show are listed, and mapped many at once."""
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from gristmill import identity
+from gristmill.cli.client_session import Refused
+from gristmill.cli.connector_people import read_csv
 from gristmill.identity.users import UserFields
 from tests.connectors.fakes.confluence import FakeConfluenceDataCenter
 from tests.connectors.fakes.tool import fake_tool_fixture
@@ -51,6 +54,12 @@ async def test_accounts_are_mapped_by_a_csv_file_and_by_users(
     ]
     assert await harness.visible_ids("ann@example.org") > await harness.visible_ids("cat@example.org")
     assert (await post("import", csv="userId,email\na:1,ann@example.org\n"))["unchanged"] == 1
+    # Of two addresses for one account, either may be someone else's.
+    rows = "d:4,,dan@example.org\n,d:4,eve@example.org\na:1,,ann@example.org\na:1,,Ann@Example.org\n"
+    doubtful = await post("import", csv=f"userId,name,email\n{rows}")
+    assert (doubtful["mapped"], doubtful["unchanged"]) == ([], 1)
+    assert [(row["line"], row["code"]) for row in doubtful["failed"]] == [(3, "conflicting_rows")]
+    assert "Line 2" in doubtful["failed"][0]["message"]
 
     # A user whom the identity provider knows by the account's name; a shared display name is no match.
     async with harness.mill.db.transaction() as tx:
@@ -66,3 +75,12 @@ async def test_accounts_are_mapped_by_a_csv_file_and_by_users(
     assert (await http.get(path, params={"unmapped": True})).json()["items"] == []
     await post("import", csv="userId,email\nd:4,\n")
     assert await harness.visible_ids("dan@example.org") == await harness.visible_ids("eve@example.org")
+
+
+def test_a_file_in_another_encoding_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_bytes("name,email\nJürgen,juergen@example.org\n".encode("cp1252"))
+    with pytest.raises(Refused, match="Save it as CSV in UTF-8"):
+        read_csv(str(file))
+    with pytest.raises(Refused, match="No such file"):
+        read_csv(str(tmp_path / "none.csv"))

@@ -64,8 +64,12 @@ def read_csv(file: str) -> str:
     """The text of a CSV file, or of standard input."""
     try:
         return sys.stdin.read() if file == "-" else Path(file).expanduser().read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"{file} can't be read: {error}", code="bad_csv") from error
+    except OSError as error:
+        raise Refused(f"{file} can't be read: {error.strerror}", code="bad_csv") from error
+    except UnicodeDecodeError as error:
+        raise Refused(
+            f"{file} is not in UTF-8. Save it as CSV in UTF-8, then import it again.", code="bad_csv"
+        ) from error
 
 
 async def map_accounts(

@@ -4,7 +4,8 @@ Accounts whose address the tool shows need no mapping: their documents are visib
 are listed here until they are mapped, and see nothing meanwhile.
 
     a CSV file    a row for each account: its id (`userId`) or, if that is unique, its name (`name`), and its `email`. An empty
-                  address removes the mapping. Rows that can't be followed are reported, the others are saved
+                  address removes the mapping. Rows that can't be followed are reported, the others are saved; of an account
+                  with two addresses, none is
     users         an account whose id or name is the user name, the external id or the address of exactly one active user, as
                   the identity provider knows them. Display names are not compared: two people may share one
 
@@ -121,6 +122,8 @@ def _resolve_rows(
         by_name.setdefault(identity.name.lower(), []).append(identity.user_id)
     emails: dict[str, str | None] = {}
     failed: list[RowFailure] = []
+    line_by_user: dict[str, int] = {}
+    conflicting: set[str] = set()
     for line, row in rows:
         users = [row["user_id"]] if row.get("user_id") else by_name.get(row.get("name", "").lower(), [])
         try:
@@ -129,14 +132,19 @@ def _resolve_rows(
             failed.append(RowFailure(line, "bad_email", "The address is not an email address."))
             continue
         if len(users) == 1:
-            emails[users[0]] = email
+            first_line = line_by_user.setdefault(users[0], line)
+            if emails.setdefault(users[0], email) != email:
+                conflicting.add(users[0])
+                message = f"Line {first_line} has another address for this account. Keep one of the two."
+                failed.append(RowFailure(line, "conflicting_rows", message))
         elif users:
             message = f"{len(users)} accounts have this name. Add a column userId."
             failed.append(RowFailure(line, "ambiguous_account", message))
         else:
             message = "No account has this name. Check it, or add a column userId."
             failed.append(RowFailure(line, "unknown_account", message))
-    return emails, failed
+    # Either could be wrong, and would give someone else access.
+    return {user: email for user, email in emails.items() if user not in conflicting}, failed
 
 
 def _parse_email(text: str) -> str | None:

@@ -293,7 +293,7 @@ class RowFailureOut(ApiModel):
     """A row of a CSV file that was not followed, and why."""
 
     line: int
-    code: Literal["unknown_account", "ambiguous_account", "bad_email"]
+    code: Literal["unknown_account", "ambiguous_account", "bad_email", "conflicting_rows"]
     message: str
 
 

@@ -66,6 +66,8 @@ export const messages = {
   "Line {line}": "第 {line} 行",
   "The address is not an email address.": "不是邮箱地址。",
   "Several accounts have this name. Add a column userId.": "有多个同名账号，请添加 userId 列。",
+  "Another line has another address for this account. Keep one of the two.":
+    "另一行给此账号填了不同的地址，请只保留其中一行。",
   "No account has this name. Check it, or add a column userId.": "没有这个名称的账号。请检查，或添加 userId 列。",
   Users: "用户",
   "New user": "新建用户",

@@ -96,6 +96,7 @@ function groupList(groups) {
 function reason(code) {
   if (code === "bad_email") return t("The address is not an email address.");
   if (code === "ambiguous_account") return t("Several accounts have this name. Add a column userId.");
+  if (code === "conflicting_rows") return t("Another line has another address for this account. Keep one of the two.");
   return t("No account has this name. Check it, or add a column userId.");
 }
 
