@@ -60,12 +60,29 @@ class FakeTracker(FakeTool):
         return {"id": key, "revision": text, "text": text, "url": None, "files": [], **title}
 
 
+FORMLESS = """
+from collections.abc import Callable
+from dataclasses import replace
+from gristmill.connectors.port import ConnectorForm
+from gristmill_tracker_x import KIND
+
+class Config(ConnectorForm):
+    clock: Callable[[], float]
+
+KIND = replace(KIND, name="formless", config=Config)
+"""
+
+
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package from the generator, as if it were installed, beside one that can't be imported."""
     folder = write_connector("tracker_x", tmp_path)
     assert "sample" not in (folder / "src/gristmill_tracker_x/__init__.py").read_text().lower()
-    entry_points = "[gristmill.connectors]\ntracker_x = gristmill_tracker_x:KIND\nbroken = nowhere:KIND\ngithub = gristmill_tracker_x:KIND\n"
+    entry_points = (
+        "[gristmill.connectors]\ntracker_x = gristmill_tracker_x:KIND\nbroken = nowhere:KIND\n"
+        "github = gristmill_tracker_x:KIND\nformless = formless:KIND\n"
+    )
+    (folder / "src" / "formless.py").write_text(FORMLESS)
     info = folder / "src" / "gristmill_tracker_x-0.1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: gristmill-tracker-x\nVersion: 0.1.0\n")
@@ -83,6 +100,7 @@ async def test_a_plugin_is_offered_and_syncs_like_any_other_connector(
     del package
     assert "tracker_x" in {kind.name for kind in mill.connectors.kinds()}
     assert "github" in {kind.name for kind in mill.connectors.kinds()}
+    assert all(kind.json_schemas() for kind in mill.connectors.kinds())  # as a list of all kinds does
     with serve_fake(FakeTracker()) as tool:
         harness = await ConnectorHarness.create(mill, tool)
         assert (await harness.sync()).status == "success"
@@ -105,6 +123,7 @@ async def test_a_plugin_is_offered_and_syncs_like_any_other_connector(
     caplog.clear()
     ConnectorRegistry(vault_of(mill), ConnectorLimits(allow_private=True))
     assert "nowhere:KIND" in caplog.text
+    assert "formless:KIND is left out: its settings have no JSON schema" in caplog.text
 
 
 def test_the_test_that_the_generator_writes_passes(package: Path) -> None:
