@@ -7,11 +7,15 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
+from gristmill.connectors.listing import by_mark
+from gristmill.connectors.listing.by_mark import MarkedPage
+from gristmill.connectors.port import Stream
 from gristmill.connectors.transport import (
     ApiResponse,
     CredentialsRejected,
     RateLimited,
     Transport,
+    iter_pages,
     rate_limit_wait,
 )
 from gristmill.errors import GristmillError, SourceGone, Transient, Unreadable
@@ -188,3 +192,18 @@ async def test_a_limit_of_a_download_that_only_its_body_reports_is_a_limit(
     site.fallback = lambda _: SiteResponse(403, body)
     with pytest.raises(RateLimited):
         _ = [piece async for piece in http.stream("/file")]
+
+
+async def test_a_tool_that_repeats_a_page_is_not_read_for_ever(http: Transport, site: Site) -> None:
+    """By number and by cursor: it says each time that there is more."""
+    link = {"Link": f'<{site.url}/list?page=2>; rel="next"'}
+    site.fallback = lambda _: SiteResponse(200, b'[{"id": 1}]', link)
+    with pytest.raises(Unreadable, match="does not end"):
+        _ = [page async for page in iter_pages(http.get, "/list", {}, 100)]
+    assert len(site.requests) == 2
+
+    async def same_page(cursor: str | None) -> MarkedPage:
+        return MarkedPage([], next_cursor="again")
+
+    with pytest.raises(Unreadable, match="again and again"):
+        _ = [batch async for batch in by_mark.read(Stream("a", "b"), 1, None, same_page)]

@@ -34,6 +34,7 @@ from gristmill.sources.fetch import display_url
 _MAX_TRIES = 4  # the first, and three more (S2-37)
 _FIRST_DELAY, _MAX_DELAY = 1.0, 10.0  # seconds between them
 _MAX_RESPONSE_BYTES = 64 << 20
+_MAX_PAGES = 20_000  # of a list that is paged by number
 # GitHub asks for at least a minute after a secondary limit that says nothing more.
 _DEFAULT_WAIT = timedelta(minutes=1)
 # A limit that ends now may end a moment later by the server's clock.
@@ -341,14 +342,17 @@ def _reset_wait(headers: httpx.Headers) -> timedelta | None:
 async def iter_pages(
     get: Callable[[str, Params], Awaitable[ApiResponse]], path: str, params: Params, page_size: int
 ) -> AsyncIterator[ApiResponse]:
-    """The pages of a list that is paged by number."""
-    page = 1
-    while True:
+    """The pages of a list that is paged by number; Unreadable if the tool repeats one, or has no last one."""
+    previous: ApiResponse | None = None
+    for page in range(1, _MAX_PAGES + 1):
         response = await get(path, {**params, "per_page": page_size, "page": page})
+        if previous is not None and response.data and response.data == previous.data:
+            break
         yield response
         if not response.has_next_page:
             return
-        page += 1
+        previous = response
+    raise Unreadable(f"A list of the tool does not end: {path}.", code="connector_refused")
 
 
 def parse(model: type[Model], data: object, tool: str) -> Model:

@@ -63,6 +63,9 @@ async def read(
                 raise
             cursor, is_resumed, is_first = None, False, True
             continue
+        # A resumed listing may start over, and be here again after its first page.
+        if cursor is not None and page.next_cursor == cursor and not is_resumed:
+            raise Unreadable("The tool returns the same page again and again.", code="connector_refused")
         cursor = page.next_cursor
         yield Batch(
             stream,
