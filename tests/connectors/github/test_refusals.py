@@ -3,6 +3,7 @@
 import base64
 import json
 from datetime import timedelta
+from typing import Any
 
 import httpx
 import pytest
@@ -10,10 +11,13 @@ import pytest
 from gristmill.cli.connector_admin import parse_settings
 from gristmill.connectors import sync, transport
 from gristmill.connectors.github.api import decode_blob
+from gristmill.connectors.registry import KINDS
+from gristmill.connectors.testing import open_temporarily
 from gristmill.errors import Permanent
 from gristmill.net import retry_after
 from tests.connectors.fakes.github import FakeGitHub
-from tests.connectors.fakes.tool import FakeCall, failing, fake_tool_fixture
+from tests.connectors.fakes.github_model import Repo
+from tests.connectors.fakes.tool import FakeCall, failing, fake_tool_fixture, serve_fake
 from tests.connectors.harness import ConnectorHarness
 from tests.wait_until import wait_until
 
@@ -171,3 +175,24 @@ async def test_documents_that_always_fail_do_not_keep_others_from_being_tried_ag
         run = await harness.sync()
         assert run.item_errors == failures, await harness.log_text(run)
     assert f"issue:{second.id}" in await harness.indexed_documents()
+
+
+@pytest.mark.parametrize(
+    ("absent", "is_public"),
+    [({"visibility"}, True), ({"private"}, True), ({"private", "visibility"}, False)],
+    ids=["visibility", "private", "both"],
+)
+async def test_a_repository_is_public_only_if_github_says_so(absent: set[str], is_public: bool) -> None:
+    class FakeTerseGitHub(FakeGitHub):
+        def _repo_json(self, repo: Repo) -> dict[str, Any]:
+            return {name: value for name, value in super()._repo_json(repo).items() if name not in absent}
+
+    with serve_fake(FakeTerseGitHub()) as fake:
+        public_scopes = {f"repository:{repo.id}" for repo in fake.repos if not repo.private}
+        async with open_temporarily(KINDS["github"], fake.config(), fake.credentials()) as connector:
+            updates = [
+                update
+                async for update in connector.resolve_access([f"repository:{repo.id}" for repo in fake.repos])
+            ]
+        opened = {audience.key for update in updates for audience in update.audiences if audience.everybody}
+        assert opened == (public_scopes if is_public else set())

@@ -61,8 +61,8 @@ class Repository(BaseModel):
     id: int
     full_name: str
     html_url: str
-    private: bool = False
-    visibility: str = "private"
+    private: bool = True
+    visibility: str | None = None  # older servers say only whether it is private
     default_branch: str = "main"
     has_discussions: bool = False
     has_wiki: bool = False

@@ -252,8 +252,10 @@ class GitHubConnector(Connector):
     # ── access ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def _audience(self, repository: Repository) -> Audience:
-        is_public = repository.visibility == "public" or not repository.private
-        if repository.visibility == "internal":
+        is_public = repository.visibility == "public"
+        if repository.visibility is None:
+            is_public = not repository.private
+        elif repository.visibility == "internal":
             is_public = self._config.internal_is_public
         if is_public:
             return Audience(repository.scope, everybody=True)
