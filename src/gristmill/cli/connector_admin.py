@@ -96,11 +96,15 @@ def parse_settings(entries: Sequence[str], schema: Mapping[str, Any]) -> dict[st
     values: dict[str, Any] = {}
     for entry in entries:
         key, text = _split_pair(entry, "--set")
-        kind = properties.get(key, {}).get("type")
+        field = properties.get(key, {})
+        kind = field.get("type")
         try:
             value: Any = text if kind == "string" else json.loads(text)
         except ValueError:
             value = text
+        is_optional_text = any(option.get("type") == "string" for option in field.get("anyOf", ()))
+        if is_optional_text and not isinstance(value, str | None):
+            value = text  # a branch can be named 2024
         if kind == "array" and not isinstance(value, list):
             # A comma separates values: no name of a repository, project, group or space has one. "2024.10" is a name, no number.
             joined = value if isinstance(value, str) else text
@@ -119,10 +123,15 @@ def parse_credentials(entries: Sequence[str]) -> dict[str, Any]:
             value = getpass.getpass(f"{key}: ")
         elif value.startswith("@"):
             try:
-                value = Path(value[1:]).expanduser().read_text(encoding="utf-8").strip()
+                value = Path(value[1:]).expanduser().read_text(encoding="utf-8-sig").strip()
             except OSError as error:
                 raise Refused(
                     f"{value[1:]} can't be read: {error.strerror}", code="no_secret_file"
+                ) from error
+            except UnicodeDecodeError as error:
+                raise Refused(
+                    f"{value[1:]} is not a text in UTF-8. Pass the file that contains only the secret.",
+                    code="no_secret_file",
                 ) from error
         values[key] = int(value) if key == "installationId" and value.isdecimal() else value
     return values

@@ -3,12 +3,14 @@
 import base64
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from gristmill.cli.connector_admin import parse_settings
+from gristmill.cli.client_session import Refused
+from gristmill.cli.connector_admin import parse_credentials, parse_settings
 from gristmill.connectors import sync, transport
 from gristmill.connectors.github.api import decode_blob
 from gristmill.connectors.registry import KINDS
@@ -138,6 +140,21 @@ def test_values_of_a_list_can_be_separated_by_commas() -> None:
         "files": ["a,b"],
         "comments": False,
     }
+
+
+def test_a_setting_that_may_be_absent_can_look_like_a_number() -> None:
+    schema = KINDS["git"].json_schemas()[0]
+    assert parse_settings(["branch=2024", "fileUrl=null"], schema) == {"branch": "2024", "fileUrl": None}
+    assert parse_settings(['branch="2024"'], schema) == {"branch": "2024"}
+
+
+def test_a_file_with_a_secret_is_text_with_or_without_a_mark_of_its_encoding(tmp_path: Path) -> None:
+    file = tmp_path / "token.txt"
+    file.write_bytes("\ufeffghp_x\n".encode())
+    assert parse_credentials([f"token=@{file}"]) == {"token": "ghp_x"}
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(Refused, match="not a text in UTF-8"):
+        parse_credentials([f"token=@{file}"])
 
 
 def test_a_blob_that_came_as_json_is_decoded() -> None:
