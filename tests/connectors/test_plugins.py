@@ -146,13 +146,17 @@ def test_a_name_that_contains_that_of_the_template_is_written_once(tmp_path: Pat
 
 def test_the_generator_refuses_bad_names_names_of_its_own_and_existing_folders(tmp_path: Path) -> None:
     """A plugin that takes the name of another kind is left out."""
-    with pytest.raises(Refused, match="small letters"):
-        write_connector("My Tool", tmp_path)
+    for name in ("My Tool", "tool_", "my__tool", "t", "t" * 42):
+        with pytest.raises(Refused, match="small letters"):
+            write_connector(name, tmp_path)
     with pytest.raises(Refused, match="itself"):
         write_connector("linear", tmp_path)
     write_connector("tool", tmp_path)
     with pytest.raises(Refused, match="exists already"):
         write_connector("tool", tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(Refused, match="can't be written: Not a directory"):
+        write_connector("tool", tmp_path / "file")
 
 
 def test_the_page_about_writing_a_connector_shows_what_the_command_writes(

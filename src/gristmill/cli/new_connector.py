@@ -7,14 +7,14 @@ from pathlib import Path
 from gristmill.cli.client_session import Refused
 from gristmill.connectors.registry import KINDS
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{1,40}")
+_NAME = re.compile(r"(?=.{2,41}$)[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
 def write_connector(name: str, folder: Path) -> Path:
     """Write the package `gristmill-NAME` into a folder that does not exist yet; its path."""
     if not _NAME.fullmatch(name):
         raise Refused(
-            f"{name!r} can't be the name of a connector. Use small letters, digits and underscores.",
+            f"{name!r} can't be the name of a connector. Use small letters and digits, with single underscores between them.",
             code="bad_option",
         )
     if name in KINDS:
@@ -31,8 +31,11 @@ def write_connector(name: str, folder: Path) -> Path:
         ("test_sample.py.txt", f"tests/test_{name}.py"),
     ):
         file = target / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(_rename((template / source).read_text(encoding="utf-8"), name), encoding="utf-8")
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(_rename((template / source).read_text(encoding="utf-8"), name), encoding="utf-8")
+        except OSError as error:
+            raise Refused(f"{file} can't be written: {error.strerror}.", code="bad_option") from error
     return target
 
 
