@@ -201,6 +201,34 @@ async def test_a_record_deleted_in_the_tool_is_removed_with_its_attachments(
     assert set(await harness.indexed_documents()) == {"letter:two"}
 
 
+async def test_characters_that_can_not_be_stored_keep_no_document_out(
+    harness: ConnectorHarness, box: Box
+) -> None:
+    """The sender of a mail can put any of them into a header, and all documents of its batch were refused with it."""
+    odd = "a\0b\ud800"
+    box.files = {f"{odd}.txt": b"first words"}
+    box.add_letter("one", "a letter")
+    box.add_letter("two", "another")
+    file = Attachment("file:1", f"{odd}.txt")
+    box.letters["one"] = replace(
+        box.letters["one"],
+        title=odd,
+        url=f"http://box/{odd}",
+        metadata={"from": odd, "to": [{odd: odd}]},
+        attachments=(file,),
+    )
+    run = await harness.sync()
+    assert run.status == "success", await harness.log_text(run)
+    rows = await harness.fetch(
+        "select title, metadata, source ->> 'url' from item where source_key = 'letter:one'"
+    )
+    assert rows == [("ab?", {"from": "ab?", "to": [{"ab?": "ab?"}]}, "http://box/ab?")]
+    assert set(await attachments_by_name(harness)) == {"ab?.txt"}
+    box.letters["two"] = replace(box.letters["two"], attachments=(replace(file, size=1 << 40),))
+    run = await harness.sync()
+    assert (run.status, run.item_errors) == ("completed_with_errors", 1), await harness.log_text(run)
+
+
 async def test_an_attachment_that_is_too_large_is_skipped_and_logged(
     harness: ConnectorHarness, box: Box
 ) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from gristmill.connectors import document_store
 from gristmill.connectors.document_store import KnownDocument
+from gristmill.connectors.markup import strip_unstorable
 from gristmill.connectors.model import ConnectorRow
 from gristmill.connectors.port import Attachment, Batch, Connector, Document, ReadFailure
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
@@ -136,22 +137,20 @@ class BatchPreparer:
         attachment: Attachment,
         prepared: PreparedBatch,
     ) -> None:
-        key = document.ref.source_id, attachment.source_id
+        key, name = (document.ref.source_id, attachment.source_id), strip_unstorable(attachment.name)
         try:
             prepared.blobs[key] = await self._download(connector, row, attachment)
         except (RateLimited, CredentialsRejected):
             raise
         except Permanent as error:
-            prepared.skipped.append(f"{attachment.name} of {document.ref.source_id}: {error.message}")
+            prepared.skipped.append(f"{name} of {document.ref.source_id}: {error.message}")
         except Transient as error:
-            prepared.failures.append(
-                ReadFailure(document.ref, error.code, f"{attachment.name}: {error.message}")
-            )
+            prepared.failures.append(ReadFailure(document.ref, error.code, f"{name}: {error.message}"))
 
     async def _download(self, connector: Connector, row: ConnectorRow, attachment: Attachment) -> Blob:
         if attachment.size is not None and attachment.size > self._attachment_limit:
             raise Permanent(
-                f"{attachment.name} has {attachment.size:,} bytes; the limit is {self._attachment_limit:,}.",
+                f"{strip_unstorable(attachment.name)} has {attachment.size:,} bytes; the limit is {self._attachment_limit:,}.",
                 code="attachment_too_large",
             )
         return await uploads.store_upload(

@@ -16,7 +16,7 @@ from gristmill import catalog, contents, events, faults, jobs
 from gristmill.catalog import Base, Item, ItemId, NewItem, exclusions, holds
 from gristmill.connectors import audience_store, change_store, document_store, store
 from gristmill.connectors.batch_preparation import BatchPreparer, PreparedBatch
-from gristmill.connectors.markup import strip_unstorable
+from gristmill.connectors.markup import storable, strip_unstorable
 from gristmill.connectors.model import ConnectorContainer, ConnectorRow, ConnectorRun
 from gristmill.connectors.port import Attachment, Document
 from gristmill.connectors.store import RunProgress
@@ -280,6 +280,7 @@ async def _record_item(
         **({"updatedAt": document.updated_at.isoformat()} if document.updated_at else {}),
         **({"name": file.name} if file else {}),
     }
+    source = storable(source)
     title = " ".join(strip_unstorable(document.title).split())[:_MAX_TITLE] or document.ref.source_id
     body = strip_unstorable(document.body)
     return NewItem(
@@ -291,16 +292,17 @@ async def _record_item(
         blob=None if blob is None else blob.hash,
         size_bytes=len(body.encode()) if blob is None else blob.size,
         acl=acl,
-        metadata=document.metadata,
+        metadata=storable(document.metadata),
     )
 
 
 def _attachment_item(attachment: Attachment, blob: Blob) -> NewItem:
+    name = strip_unstorable(attachment.name)
     return NewItem(
         "file",
-        attachment.name[:_MAX_TITLE] or attachment.source_id,
+        name[:_MAX_TITLE] or attachment.source_id,
         attachment.source_id,
-        source={"name": attachment.name, "attachmentId": attachment.source_id},
+        source={"name": name, "attachmentId": attachment.source_id},
         blob=blob.hash,
         size_bytes=blob.size,
     )

@@ -7,6 +7,6 @@ text. Time grows with the length of the input, not with its depth.
 from gristmill.connectors.markup.adf import to_markdown as adf
 from gristmill.connectors.markup.storage import to_markdown as storage
 from gristmill.connectors.markup.wiki import to_markdown as wiki
-from gristmill.connectors.markup.writer import strip_unstorable
+from gristmill.connectors.markup.writer import storable, strip_unstorable
 
-__all__ = ["adf", "storage", "strip_unstorable", "wiki"]
+__all__ = ["adf", "storable", "storage", "strip_unstorable", "wiki"]

@@ -11,6 +11,7 @@ Indents and repeated cells are bounded, so that a hostile tree can't make the ou
 
 import re
 from collections.abc import Iterable
+from typing import Any, cast
 
 from gristmill.connectors.markup.tree import BLOCKS, Child, Node
 
@@ -32,6 +33,21 @@ def write_markdown(children: Iterable[Child]) -> str:
 def strip_unstorable(text: str) -> str:
     """`text` without characters that PostgreSQL can't store: NUL and lone surrogates."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def storable(values: dict[str, Any]) -> dict[str, Any]:
+    """A JSON object without these characters, at any depth."""
+    return {strip_unstorable(name): _storable_value(value) for name, value in values.items()}
+
+
+def _storable_value(value: object) -> Any:
+    if isinstance(value, str):
+        return strip_unstorable(value)
+    if isinstance(value, dict):
+        return storable(cast(dict[str, Any], value))
+    if isinstance(value, list | tuple):
+        return [_storable_value(entry) for entry in cast(list[object], value)]
+    return value
 
 
 class _Writer:
