@@ -207,3 +207,10 @@ async def test_a_tool_that_repeats_a_page_is_not_read_for_ever(http: Transport, 
 
     with pytest.raises(Unreadable, match="again and again"):
         _ = [batch async for batch in by_mark.read(Stream("a", "b"), 1, None, same_page)]
+
+
+async def test_a_response_over_the_limit_is_unreadable_and_named(http: Transport, site: Site) -> None:
+    """A run goes on with its other streams after an error of this kind."""
+    site.fallback = lambda _: SiteResponse(200, b"x" * 1000)
+    with pytest.raises(Unreadable, match="/wiki: The response is larger than 100 bytes"):
+        await http.raw("GET", "/wiki", limit=100)

@@ -245,6 +245,8 @@ class Transport:
         response = await self._client.send(request, stream=True)
         try:
             return response, await net.read_limited(response, limit)
+        except Permanent as error:
+            raise Unreadable(f"{_url_without_query(request)}: {error.message}", code=error.code) from None
         finally:
             await response.aclose()
 
