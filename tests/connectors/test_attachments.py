@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from gristmill import app
+from gristmill import app, catalog
 from gristmill.connectors import admin, model, registry
 from gristmill.connectors.port import (
     AccessUpdate,
@@ -199,6 +199,28 @@ async def test_a_record_deleted_in_the_tool_is_removed_with_its_attachments(
 
     await wait_until(is_removed)
     assert set(await harness.indexed_documents()) == {"letter:two"}
+
+
+async def test_an_attachment_that_was_renamed_in_the_tool_stays_the_same_item(
+    harness: ConnectorHarness, box: Box
+) -> None:
+    """It is not downloaded again; a title that a person gave it stays."""
+    box.files = {"a.txt": b"first words", "b.txt": b"second words"}
+    box.add_letter("one", "a letter", "a.txt", "b.txt")
+    await harness.sync()
+    query = "select id, title, source ->> 'name' from item where type = 'file' and status <> 'deleting' order by 3"
+    before = await harness.fetch(query)
+    async with harness.mill.db.transaction() as tx:
+        await catalog.set_title(tx, before[1][0], "Mine", None)
+    letter = box.letters["one"]
+    renamed = tuple(replace(each, name=f"new-{each.name}") for each in letter.attachments)
+    box.letters["one"] = replace(letter, attachments=renamed)
+    run = await harness.sync()
+    assert run.status == "success", await harness.log_text(run)
+    (first, second) = (row[0] for row in before)
+    assert await harness.fetch(query) == [(first, "new-a.txt", "new-a.txt"), (second, "Mine", "new-b.txt")]
+    assert box.downloads == ["a.txt", "b.txt"]
+    assert {entry[1] for entry in (await attachments_by_name(harness)).values()} == {"completed"}
 
 
 async def test_characters_that_can_not_be_stored_keep_no_document_out(

@@ -40,6 +40,11 @@ async def set_title(tx: Tx, item_id: ItemId, title: str, key: str | None) -> Non
     await queries.run(tx, "set_title", id=item_id, title=title, key=key)
 
 
+async def rename_attachments(tx: Tx, names: Mapping[ItemId, str]) -> None:
+    """Attachments have other names in the tool that they come from; a title that a person gave stays."""
+    await queries.run(tx, "rename_attachments", ids=list(names), names=list(names.values()))
+
+
 async def find_provenance(tx: Tx, ids: Sequence[ItemId]) -> dict[ItemId, Provenance]:
     """Where each of these items comes from."""
     rows = await queries.many(tx, Provenance, "item_provenance", ids=list(ids))

@@ -3,6 +3,14 @@
 update item set title = %(title)s, titled_by_source = false, source_key = coalesce(%(key)s, source_key), updated_at = clock_now()
  where id = %(id)s and status <> 'deleting' returning id;
 
+-- name: rename_attachments
+-- Gives attachments the names that they have in their tool now, as titles too, unless a person gave them others.
+update item i
+   set title = case when i.title = left(i.source ->> 'name', 500) then left(u.name, 500) else i.title end,
+       source = i.source || jsonb_build_object('name', u.name), updated_at = clock_now()
+  from unnest(%(ids)s::uuid[], %(names)s::text[]) u(id, name)
+ where i.id = u.id and i.status <> 'deleting';
+
 -- name: item_provenance
 -- Whether the sources of containers or documents listed these items, and their identity among their siblings.
 select id, listed_version > 0 as is_listed, source_key from item where id = any (%(ids)s::uuid[]);

@@ -16,6 +16,7 @@ from gristmill import catalog, contents, events, faults, jobs
 from gristmill.catalog import Base, Item, ItemId, NewItem, exclusions, holds
 from gristmill.connectors import audience_store, change_store, document_store, store
 from gristmill.connectors.batch_preparation import BatchPreparer, PreparedBatch
+from gristmill.connectors.document_store import RecordAttachment
 from gristmill.connectors.markup import storable, strip_unstorable
 from gristmill.connectors.model import ConnectorContainer, ConnectorRow, ConnectorRun
 from gristmill.connectors.port import Attachment, Document
@@ -213,18 +214,25 @@ async def _sync_attachments(
     changed: Sequence[Document],
     prepared: PreparedBatch,
 ) -> None:
-    """Give each new or changed record the attachments that its document has now: add new ones, delete the others."""
-    files_by_record: dict[ItemId, dict[str, ItemId]] = {}
+    """Give each new or changed record the attachments that its document has now: add new ones, rename known ones, delete the others."""
+    files_by_record: dict[ItemId, dict[str, RecordAttachment]] = {}
     for file in await document_store.find_attached_files(
         tx, [record_ids[document.ref.source_id] for document in changed]
     ):
-        files_by_record.setdefault(file.parent_id, {})[file.source_key] = file.id
+        files_by_record.setdefault(file.parent_id, {})[file.source_key] = file
     stale_files: list[ItemId] = []
+    new_names: dict[ItemId, str] = {}
     for document in changed:
         record_id = record_ids[document.ref.source_id]
         present = files_by_record.get(record_id, {})
         attachment_ids = {attachment.source_id for attachment in document.attachments}
-        stale_files += [item_id for key, item_id in present.items() if key not in attachment_ids]
+        stale_files += [file.id for key, file in present.items() if key not in attachment_ids]
+        new_names |= {
+            file.id: name
+            for attachment in document.attachments
+            if (file := present.get(attachment.source_id)) is not None
+            and (name := strip_unstorable(attachment.name)) not in ("", file.name)
+        }
         new_attachments = [
             (attachment, blob)
             for attachment in document.attachments
@@ -242,6 +250,11 @@ async def _sync_attachments(
         await catalog.derive_statuses_above(tx, [item.id for item in inserted])
     if stale_files:
         await mark_for_deletion(tx, base, stale_files)
+    if new_names:
+        await catalog.rename_attachments(tx, new_names)
+        items = await catalog.request_version(tx, list(new_names), run.id)
+        await record_filed_events(tx, items)
+        await enqueue_next_jobs(tx, base, items, Priority.NORMAL)
 
 
 async def _create_container(tx: Tx, row: ConnectorRow, run: ConnectorRun, base: Base) -> ItemId:

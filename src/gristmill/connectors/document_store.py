@@ -373,11 +373,12 @@ async def find_fully_stored(tx: Tx, connector: ConnectorId, sources: Sequence[st
 
 @dataclass(frozen=True)
 class RecordAttachment:
-    """A file below a record."""
+    """A file below a record, with its name in the tool."""
 
     parent_id: ItemId
     source_key: str
     id: ItemId
+    name: str
 
 
 async def find_attached_files(tx: Tx, record_ids: Sequence[ItemId]) -> list[RecordAttachment]:

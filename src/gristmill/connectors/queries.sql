@@ -360,7 +360,7 @@ select u.source_id from unnest(%(sources)s::text[]) u(source_id)
 
 -- name: attached_files
 -- The files below records that came as attachments of their document.
-select i.parent_id, i.source_key, i.id from item i
+select i.parent_id, i.source_key, i.id, coalesce(i.source ->> 'name', '') as name from item i
  where i.parent_id = any (%(records)s::uuid[]) and i.type = 'file' and i.status <> 'deleting' and i.source ? 'attachmentId';
 
 -- name: stored_attachments
