@@ -69,6 +69,21 @@ async def test_a_comment_on_an_attachment_is_visible_with_its_page(
         await harness.assert_matches_tool()
 
 
+@BOTH
+async def test_what_the_index_has_lost_is_not_pruned(mill: app.Gristmill, kind: type[FakeConfluence]) -> None:
+    """While an index is rebuilt, neither the listing finds a document nor does a search for its id; what is gone is pruned."""
+    with serve_fake(kind()) as fake:
+        harness = await ConnectorHarness.create(mill, fake)
+        await harness.sync()
+        comments = [content.id for content in fake.contents if content.kind == "comment"]
+        fake.contents.remove(next(content for content in fake.contents if content.id == comments[0]))
+        fake.unindexed_ids = {comments[1], *([] if fake.cloud else [fake.contents[0].id])}
+        run = await harness.sync()
+        assert run.documents_pruned == 1, await harness.log_text(run)
+        assert run.status == ("completed_with_errors" if fake.cloud else "success")
+        await harness.assert_matches_tool()
+
+
 async def test_changed_restrictions_apply_without_a_run(mill: app.Gristmill) -> None:
     """A restriction does not change the page's version, so only a request for restrictions finds it."""
     with serve_fake(FakeConfluence()) as fake:

@@ -23,6 +23,7 @@ class FakeConfluence(ConfluenceModel):
 
     def __init__(self) -> None:
         super().__init__()
+        self.unindexed_ids = set[int]()  # of contents that no search finds
         for pattern, route in (
             ("/user/current", self._current_user),
             ("/user", self._user),
@@ -47,6 +48,7 @@ class FakeConfluence(ConfluenceModel):
             ("/(?P<kind>page|blogpost)s/{number}/attachments", self._attachments_v2),
             ("/spaces/{number}/permissions", self._permissions_v2),
             ("/attachments/{number}", self._attachment_v2),
+            ("/inline-comments/{number}", self._comment_v2),
         ):
             self.route("GET", "/wiki/api/v2" + pattern, route)
 
@@ -243,6 +245,13 @@ class FakeConfluence(ConfluenceModel):
         key = "pageId" if page.kind == "page" else "blogPostId"
         return self._attachment_json(page, file) | {key: str(page.id)}
 
+    def _comment_v2(self, call: FakeCall, number: str) -> Any:
+        call.require_only()
+        comment = self._find_content(number)
+        if comment.kind != "comment":
+            raise FakeError(404)
+        return {"id": number, "status": "current", "pageId": str(comment.parent)}
+
     def _attachments(self, call: FakeCall, number: str) -> Any:
         call.require_only("limit", "start", "expand")
         return self._offset_page(
@@ -293,7 +302,9 @@ class FakeConfluence(ConfluenceModel):
         """The results of a CQL query, each with the time of its last change; an attachment as its content and number."""
         conditions, _, order = cql.partition(" order by ")
         rows: list[tuple[datetime, int, Any]] = [
-            (content.updated, content.id, content) for content in self.contents
+            (content.updated, content.id, content)
+            for content in self.contents
+            if content.id not in self.unindexed_ids
         ]
         if "attachment" in conditions:
             rows += [

@@ -9,6 +9,7 @@ A page of a list may be empty and still have a next one, which is followed a few
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
@@ -17,7 +18,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from gristmill.connectors.atlassian import AtlassianUser
 from gristmill.connectors.json_values import as_dict, require_dict, require_list
 from gristmill.connectors.transport import ApiResponse, Params, Transport
-from gristmill.errors import Unreadable
+from gristmill.errors import SourceGone, Unreadable
 
 IDS_PAGE_SIZE = 200
 PAGE_SIZE = 50  # with bodies: Data Center returns no more, and Cloud may return fewer
@@ -130,6 +131,13 @@ class ConfluenceApi:
                 {"limit": 100, "expand": "version"},
             )
         return [attachment async for attachment in self._iter_all(path, params)]
+
+    async def has_comment(self, number: str) -> bool:
+        """Cloud: whether there is a comment with this id, on a page or on its lines."""
+        for kind in ("footer-comments", "inline-comments"):
+            with suppress(SourceGone):
+                return (await self._get(f"{self._v2}/{kind}/{number}")).get("status") == "current"
+        return False
 
     async def attachment_page(self, number: str) -> tuple[str, str]:
         """What an attachment belongs to: its type and id."""

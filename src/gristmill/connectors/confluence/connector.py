@@ -292,10 +292,19 @@ class ConfluenceConnector(Connector):
         return tuple(sorted(attachments, key=lambda attachment: attachment.source_id))
 
     async def _fetch_by_cql(self, number: str, kind: str) -> dict[str, Any]:
+        """A content by a search. What that does not find is asked for by its id: an index that is being rebuilt has little."""
         page = await self.api.search(f"id = {number} and type = {kind}", _FULL_EXPAND, 1, None)
-        if not page.results:
-            raise SourceGone(f"{kind}:{number} is no longer there.")
-        return page.results[0]
+        if page.results:
+            return page.results[0]
+        if not self.api.cloud:
+            content = await self.api.by_id(number, _FULL_EXPAND)
+            if content.get("type") == kind and content.get("status") == "current":
+                return content
+        elif await self.api.has_comment(number):
+            raise Unreadable(
+                f"Confluence has {kind}:{number}, but its search does not find it.", code="connector_refused"
+            )
+        raise SourceGone(f"{kind}:{number} is no longer there.")
 
     # ── who may see what ─────────────────────────────────────────────────────────────────────────────────
 
