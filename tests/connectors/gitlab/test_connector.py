@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.connectors.fakes.gitlab import GUEST, REPORTER, FakeGitLab
-from tests.connectors.fakes.tool import failing, fake_tool_fixture
+from tests.connectors.fakes.tool import FakeCall, failing, fake_tool_fixture
 from tests.connectors.harness import ConnectorHarness
 
 pytestmark = pytest.mark.slow
@@ -112,3 +112,19 @@ async def test_a_project_is_found_under_its_new_path(harness: ConnectorHarness, 
     run = await harness.sync()
     assert (run.status, run.documents_pruned) == ("success", 0)
     assert set(await harness.indexed_documents()) == set(before)
+
+
+async def test_files_are_listed_from_a_server_that_has_another_address_of_itself(
+    harness: ConnectorHarness, tool: FakeGitLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a proxy, its links lead elsewhere: credentials are not sent there, and it would refuse the request."""
+    tool.projects[0].files |= {f"docs/{number}.md": f"# Page {tool.new_word()}" for number in range(9)}
+    usual = tool.page_url
+
+    def page_url_inside(call: FakeCall, **params: str) -> str:
+        return usual(call, **params).replace("127.0.0.1", "localhost")
+
+    monkeypatch.setattr(tool, "page_url", page_url_inside)
+    run = await harness.sync()
+    assert run.status == "success", await harness.log_text(run)
+    await harness.assert_matches_tool()

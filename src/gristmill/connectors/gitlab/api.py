@@ -9,11 +9,14 @@ from datetime import UTC, datetime
 from typing import Literal, TypeVar
 from urllib.parse import quote
 
+import httpx
 from pydantic import BaseModel
 
 from gristmill.connectors.transport import Params, Transport, iter_pages, parse
+from gristmill.errors import Unreadable
 
 PAGE_SIZE = 100
+_MAX_PAGES = 20_000
 WorkKind = Literal["issues", "merge_requests"]
 WORK_KINDS: tuple[WorkKind, ...] = ("issues", "merge_requests")
 Model = TypeVar("Model")
@@ -198,13 +201,15 @@ class GitLabApi:
         """Every file at a commit."""
         files: list[TreeFile] = []
         params: Params = {"ref": commit, "recursive": True, "pagination": "keyset", "per_page": PAGE_SIZE}
-        path: str | None = f"/projects/{project}/repository/tree"
-        page_params: Params | None = params
-        while path is not None:
-            response = await self.transport.get(path, page_params)
+        for _ in range(_MAX_PAGES):
+            response = await self.transport.get(f"/projects/{project}/repository/tree", params)
             files += [file for file in _parse(list[TreeFile], response.data) if file.type == "blob"]
-            path, page_params = response.link("next"), None
-        return files
+            next_link = response.link("next")
+            if next_link is None:
+                return files
+            # Only what it asks for: behind a proxy, a server may have another address of itself, which gets no credentials.
+            params = dict(httpx.URL(next_link).params)
+        raise Unreadable("The list of a repository's files does not end.", code="connector_refused")
 
     async def blob(self, project: int, sha: str, limit: int) -> str:
         """The text of a file."""
