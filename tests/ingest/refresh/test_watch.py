@@ -1,6 +1,7 @@
 """Watched folders: a saved file is searchable soon, moves are moves, bursts are one comparison, and one worker has each folder."""
 
 import asyncio
+import errno
 import os
 import shutil
 from collections.abc import AsyncGenerator
@@ -12,11 +13,10 @@ from typing import Any, LiteralString
 import httpx
 import psycopg
 import pytest
-from watchfiles._rust_notify import RustNotify
 
 from gristmill import app, faults
 from gristmill.ingest.refresh import system_watch, watched_folder
-from gristmill.ingest.refresh.system_watch import SystemWatch
+from gristmill.ingest.refresh.inotify import Inotify
 from gristmill.ingest.refresh.watch_limits import check_watchable, file_system_of
 from gristmill.settings import Settings
 from gristmill.sources.disk import EVERYWHERE, DiskAccess
@@ -31,6 +31,7 @@ from tests.api_calls import (
 )
 from tests.embedding.hashed import HashedEmbedder
 from tests.gristmill_process import environment, run_serve
+from tests.ingest.refresh.refusing_system import RefusingSystem
 from tests.wait_until import wait_until
 
 
@@ -77,6 +78,8 @@ async def has_hit(http: httpx.AsyncClient, base: str, text: str) -> bool:
 async def test_saved_moved_and_deleted_files_follow_without_a_listing(
     watching: httpx.AsyncClient, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("current", "latest", "v1", "zero"):
+        (docs / name).symlink_to("deep")  # the system knows a folder by one number, whatever path leads to it
     base, root = await add_watched(watching, docs)
     listings = await count_jobs(watching, "refresh_container")
     (docs / "deep/new").mkdir()
@@ -225,10 +228,8 @@ async def row_of(db: psycopg.AsyncConnection, query: LiteralString, *values: obj
 
 
 async def test_a_name_that_is_not_utf8_does_not_end_the_watch(
-    watching: httpx.AsyncClient, docs: Path, monkeypatch: pytest.MonkeyPatch
+    watching: httpx.AsyncClient, docs: Path
 ) -> None:
-    """The library can't report it, and ends. What else was saved is found by a comparison, and what is saved later by the watch."""
-    monkeypatch.setattr(system_watch, "_SHORTEST_LIFE", 0)
     base, _ = await add_watched(watching, docs)
     shutil.copyfile(docs / "a.md", os.fsdecode(os.fsencode(docs) + b"/bad\xff.md"))
     (docs / "new.md").write_text("spelt")
@@ -244,15 +245,8 @@ async def test_a_folder_that_the_system_refuses_to_watch_does_not_keep_out_the_o
     """They were added while no worker watched, and are claimed together. Its limit may also be reached later."""
     large = tmp_path / "large"
     large.mkdir()
-    refused = [str(large)]
-
-    def notify(paths: list[str], *options: Any) -> RustNotify:
-        if set(refused) & set(paths):
-            raise OSError("No space left on device")
-        return RustNotify(paths, *options)
-
-    monkeypatch.setattr(system_watch, "RustNotify", notify)
-    monkeypatch.setattr(system_watch, "_SHORTEST_LIFE", 0)
+    system = RefusingSystem(errno.ENOSPC, "large", "one more")
+    monkeypatch.setattr(system_watch, "create_notifier", lambda: Inotify(system))
     roots: dict[Path, tuple[str, str]] = {}
     async with watching_client(settings, watch_folders=False) as http:
         for folder in (large, docs):
@@ -275,27 +269,12 @@ async def test_a_folder_that_the_system_refuses_to_watch_does_not_keep_out_the_o
         await wait_until(are_known)
         (docs / "new.md").write_text("spelt")
         await wait_until(lambda: has_hit(http, roots[docs][0], "spelt"))
-        refused.append(str(docs))
-        shutil.copyfile(docs / "a.md", os.fsdecode(os.fsencode(docs) + b"/bad\xff.md"))  # the watch ends
+        (docs / "one more").mkdir()
 
         async def is_refused() -> bool:
             return await state_of(docs) == ("unavailable", "watch_refused")
 
         await wait_until(is_refused)
-
-
-async def test_a_folder_that_is_there_again_is_watched_and_compared_again(docs: Path) -> None:
-    """Though it is the same folder: changes while it was away are not known, and its last check has an error."""
-    watch = await SystemWatch.start([docs], lambda _: None)
-    try:
-        assert not await watch.is_outdated()
-        away = docs.with_name("away")
-        shutil.move(docs, away)
-        assert not await watch.is_outdated(), "there is nothing to watch"
-        shutil.move(away, docs)
-        assert await watch.is_outdated()
-    finally:
-        await watch.stop()
 
 
 async def test_a_folder_that_can_not_be_watched_says_why(

@@ -5,14 +5,13 @@
     changed         hand the paths to the folder (`watched_folder.py`)
     killed          the leases expire; another worker claims the folders
 
-One watch of the operating system serves all folders of a worker: each has a limited number of them. It is made again when the set
-of folders changes, the new one before the old one ends.
+One watch of the operating system serves all folders of a worker: the number of watches is limited.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -85,19 +84,35 @@ class FolderWatcher:
             if (task := self._tasks.pop(item_id, None)) is not None:
                 await clock.cancel_tasks([task])
         if lost:
-            await self._watch_again()
+            await self._follow()
 
     async def _check(self) -> None:
         await self._replace_folders()
         await self._claim()
 
     async def _replace_folders(self) -> None:
-        """Watch again what was deleted or unmounted and is there again: the old watch knows nothing of it."""
-        if self._system_watch is None or not await self._system_watch.is_outdated():
+        """Watch again what was deleted, unmounted or replaced and is there again: nothing is known of what has changed in it."""
+        watch = self._system_watch
+        if watch is None:
             return
-        if (refusal := await self._watch_again()) is not None:
-            await self._give_up(list(self._folders), refusal)
-        for folder in self._folders.values():
+        if watch.is_over:
+            self._system_watch = None
+            await watch.stop()
+            if (refusal := await self._follow()) is not None:
+                await self._give_up(list(self._folders), refusal)
+            self._compare(self._folders.values())
+            return
+        for path in await watch.find_outdated():
+            folders = [folder for folder in self._folders.values() if folder.path == path]
+            try:
+                await watch.renew(path)
+            except (OSError, RuntimeError) as error:
+                await self._give_up([folder.root.id for folder in folders], _reason_of(error))
+            else:
+                self._compare(folders)
+
+    def _compare(self, folders: Collection[WatchedFolder]) -> None:
+        for folder in folders:
             folder.compare_all()
 
     async def _claim(self) -> None:
@@ -112,7 +127,7 @@ class FolderWatcher:
     async def _begin(self, claimed: Sequence[WatchedFolder]) -> None:
         """Watch claimed folders; if the operating system refuses all of them together, one by one."""
         self._folders |= {folder.root.id: folder for folder in claimed}
-        refusal = await self._watch_again()
+        refusal = await self._follow()
         if refusal is None:
             for folder in claimed:
                 if folder.root.id in self._folders:  # still: its lease may have been lost meanwhile
@@ -149,22 +164,17 @@ class FolderWatcher:
 
     # ── the operating system ─────────────────────────────────────────────────────────────────────────────
 
-    async def _watch_again(self) -> str | None:
+    async def _follow(self) -> str | None:
         """Watch the folders of now; why the operating system refuses, if it does. Those of before are then still watched."""
         async with self._replacing:
-            return await self._replace_system_watch()
-
-    async def _replace_system_watch(self) -> str | None:
-        old, self._system_watch = self._system_watch, None
-        try:
-            self._system_watch = await SystemWatch.start(
-                [folder.path for folder in self._folders.values()], self._hand_out
-            )
-        except (OSError, RuntimeError) as error:
-            self._system_watch = old
-            return str(error)
-        if old is not None:
-            await old.stop()
+            paths = {folder.path for folder in self._folders.values()}
+            try:
+                if self._system_watch is None:
+                    self._system_watch = await SystemWatch.start(paths, self._hand_out)
+                else:
+                    await self._system_watch.follow(paths)
+            except (OSError, RuntimeError) as error:
+                return _reason_of(error)
         return None
 
     async def _give_up(self, item_ids: list[ItemId], reason: str) -> None:
@@ -180,8 +190,7 @@ class FolderWatcher:
             if (task := self._tasks.pop(item_id, None)) is not None:
                 await clock.cancel_tasks([task])
             await self._refuse(item_id, error.code, error.message)
-        if not self._folders:  # nothing is left to watch, perhaps because the watch has ended
-            await self._watch_again()
+        await self._follow()
 
     def _hand_out(self, paths: set[Path]) -> None:
         """Give changed paths to the folders that they are in; an added folder may be inside another one."""
@@ -197,3 +206,7 @@ class FolderWatcher:
         if self._folders:
             async with self._db.transaction() as tx:
                 await watches.release_watches(tx, list(self._folders), self._owner)
+
+
+def _reason_of(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

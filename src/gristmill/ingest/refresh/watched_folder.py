@@ -1,8 +1,8 @@
 """One watched folder: collects the paths that changed, and applies them in batches, for as long as this worker has its watch.
 
     few paths change        each is compared with its item, and only these
-    a burst of paths        one comparison of the whole folder, by a job. The operating system's queue of changes is limited,
-                            and drops what does not fit without saying which paths: from `BURST` paths on it may have
+    a burst of paths        one comparison of the whole folder, by a job. So it is when the operating system's queue of changes overflows,
+                            which is reported as a change of the folder itself
     a path is gone          removed `REMOVAL_DELAY` later, unless it is back: a moved file leaves one path and appears at another
     it is being listed      a comparison by a job, which waits for the listing
 
@@ -49,11 +49,11 @@ class WatchedFolder:
         self._wake.set()
 
     def add(self, paths: set[Path]) -> None:
-        """Note paths that changed."""
+        """Note paths that changed. The folder itself is among them if more has changed than is known."""
         if self._must_compare:
             return
         self._changed |= paths
-        if len(self._changed) >= BURST:
+        if self.path in self._changed or len(self._changed) >= BURST:
             self.compare_all()
         self._wake.set()
 
