@@ -219,6 +219,23 @@ async def test_leases_are_renewed_while_the_check_of_another_folder_hangs(
             await wait_until(lambda: has_hit(http, base, "spelt"))
 
 
+async def test_a_folder_that_is_claimed_while_leases_are_renewed_is_watched(
+    settings: Settings, docs: Path, tmp_path: Path
+) -> None:
+    """It was not among those that were renewed, so its lease is not lost."""
+    other = tmp_path / "other"
+    other.mkdir()
+    async with watching_client(settings, lease=timedelta(hours=1)) as http:
+        await add_watched(http, other)
+        with faults.watch("watch.renewed", hold=True) as renewal:
+            await renewal.passed.wait()
+            base, _ = await add_watched(http, docs)
+        with faults.watch("watch.renewed") as renewal:
+            await renewal.passed.wait()
+        (docs / "new.md").write_text("spelt")
+        await wait_until(lambda: has_hit(http, base, "spelt"))
+
+
 async def row_of(db: psycopg.AsyncConnection, query: LiteralString, *values: object) -> tuple[Any, ...]:
     """The only row of a query, in a transaction of its own."""
     row = await (await db.execute(query, values)).fetchone()

@@ -76,9 +76,11 @@ class FolderWatcher:
     async def _renew(self) -> None:
         if not self._folders:
             return
+        watched = list(self._folders)  # further ones may be claimed meanwhile
         async with self._db.transaction() as tx:
-            held = await watches.renew_watches(tx, list(self._folders), self._owner, self._lease)
-        lost = self._folders.keys() - held
+            held = await watches.renew_watches(tx, watched, self._owner, self._lease)
+        await faults.point("watch.renewed")
+        lost = [item_id for item_id in watched if item_id not in held]
         for item_id in lost:
             self._folders.pop(item_id, None)
             if (task := self._tasks.pop(item_id, None)) is not None:
