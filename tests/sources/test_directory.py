@@ -172,10 +172,12 @@ async def test_an_entry_without_permission_is_listed_with_an_error(open_folder: 
     write_files(open_folder, "a.txt", "closed/inside.txt", "open/inside.txt")
     (open_folder / "into").symlink_to(open_folder / "closed" / "inside.txt")
     (open_folder / "closed").chmod(0)
+    write_files(open_folder, "secret.txt")
+    (open_folder / "secret.txt").chmod(0)
     with as_unprivileged_user():
         entries = {entry.name: entry for entry in await list_entries(open_folder)}
     assert (entries["a.txt"].error, entries["open"].error) == (None, None)
-    for name, kind in (("closed", "directory"), ("into", "file")):
+    for name, kind in (("closed", "directory"), ("into", "file"), ("secret.txt", "file")):
         error = entries[name].error
         assert entries[name].kind == kind
         assert isinstance(error, Unreadable)

@@ -277,7 +277,11 @@ class _FolderScan:
         except OSError as error:
             return self._entry_with_error(entry, kind, error)
         if stat.S_ISREG(status.st_mode):
-            return DirectoryEntry("file", path, name, status.st_size, fingerprint=fingerprint_of(status))
+            can_read = os.access(name, os.R_OK, dir_fd=self._folder)
+            error = None if can_read else _permission_denied(path)
+            return DirectoryEntry(
+                "file", path, name, status.st_size, error, fingerprint=fingerprint_of(status)
+            )
         if stat.S_ISDIR(status.st_mode):
             self._left_out["linked_folder"] += 1
         else:

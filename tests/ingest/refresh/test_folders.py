@@ -21,25 +21,10 @@ from gristmill.operations import delete, freshness, guards, rename
 from gristmill.operations.next_job import enqueue_next_jobs
 from gristmill.sources.disk import EVERYWHERE
 from gristmill.work import RefreshContainer
+from tests.ingest.refresh.folder_checks import LONG_AGO, compare, write
 from tests.operations.manual_worker import ManualWorker, file_to_add, index_folder, items_by_title
 
 pytestmark = pytest.mark.usefixtures("ends_healthy")
-
-_LONG_AGO = 1_700_000_000
-
-
-def write(path: Path, text: str, at: int = _LONG_AGO) -> None:
-    """Write a file that was last changed at this time."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    os.utime(path, ns=(at * 10**9 + 1, at * 10**9 + 1))
-
-
-async def compare(worker: ManualWorker, base: Base, root: Item) -> None:
-    """Compare a folder with the disk, and index what differs."""
-    async with worker.db.transaction() as tx:
-        await jobs.enqueue(tx, NewJob(RefreshContainer(base.id, root.id), lane=base.lane))
-    await worker.work()
 
 
 async def versions(worker: ManualWorker) -> dict[str, int]:
@@ -60,7 +45,7 @@ async def test_only_what_differs_on_the_disk_is_indexed_and_what_is_gone_is_remo
     assert await versions(worker) == {"a.md": 1, "b.md": 1, "c.md": 1}
     assert await worker.value("select count(*) from job_history where kind = 'index_document'") == 3
 
-    write(docs / "a.md", "spelt instead", _LONG_AGO + 9)
+    write(docs / "a.md", "spelt instead", LONG_AGO + 9)
     write(docs / "new/folder/d.md", "oats")
     (docs / "empty").mkdir()
     (docs / "c.md").unlink()
@@ -292,7 +277,7 @@ async def test_a_file_that_someone_deleted_stays_deleted_when_it_is_moved(
     (docs / "new").mkdir()
     (docs / "p.md").rename(docs / "new/renamed.md")
     write(docs / "new/d.md", "oats")
-    write(docs / "q.md", "spelt edited", _LONG_AGO + 9)
+    write(docs / "q.md", "spelt edited", LONG_AGO + 9)
     await compare(worker, base, items["docs"])
     (docs / "q.md").rename(docs / "moved.md")
     shutil.copy2(docs / "new/renamed.md", docs / "copy.md")
@@ -324,31 +309,6 @@ async def test_a_file_that_was_changed_a_moment_ago_can_be_moved(
     (docs / "p.md").rename(docs / "moved.md")
     await compare(worker, base, items["docs"])
     assert (await items_by_title(worker, base))["moved.md"].id == items["p.md"].id
-
-
-async def test_a_folder_that_is_gone_or_not_mounted_keeps_its_items(
-    worker: ManualWorker, base: Base, docs: Path
-) -> None:
-    items = await index_folder(worker, base, docs)
-    async with worker.db.transaction() as tx:
-        locked = await guards.lock_base(tx, base.id)
-        await freshness.set_item_rule(tx, locked, items["docs"], {"every": "1d"})
-    elsewhere = docs.with_name("elsewhere")
-    shutil.move(docs, elsewhere)
-    await compare(worker, base, items["docs"])
-    assert await worker.value("select error_code from item_refresh") == "source_gone"
-    assert await worker.value("select next_at < clock_now() + interval '10 minutes' from item_refresh")
-    write(docs / ".hidden", "not listed")
-    await worker.rows(
-        "update item set fingerprint = '0' || fingerprint where fingerprint is not null returning id"
-    )
-    await compare(worker, base, items["docs"])
-    assert await worker.value("select error_code from item_refresh") == "folder_not_mounted"
-    assert len(await worker.search_texts(base, "rye")) == 2
-    shutil.rmtree(docs)
-    shutil.move(elsewhere, docs)
-    await compare(worker, base, items["docs"])
-    assert await worker.value("select error_code from item_refresh") is None
 
 
 async def test_a_comparison_that_is_cut_off_anywhere_is_finished_by_the_next(

@@ -8,7 +8,7 @@ from gristmill.jobs import NewJob
 from gristmill.operations import add, bases, delete
 from gristmill.work import FindDue
 from tests.embedding.hashed import HashedEmbedder
-from tests.ingest.refresh.test_folders import write
+from tests.ingest.refresh.folder_checks import write
 from tests.operations.manual_worker import UNLIMITED, ManualWorker, file_to_add
 from tests.sources.site import Site, SiteRequest, SiteResponse, serve
 

@@ -33,6 +33,7 @@ from gristmill.errors import Permanent, Transient, WorkError
 from gristmill.identity import scoped_digest
 from gristmill.ingest.refresh.outcome import after_check, after_failure
 from gristmill.ingest.render import create_renderer
+from gristmill.ingest.source_changes import SOURCE_ERRORS
 from gristmill.ingest.stages import Stages
 from gristmill.jobs import Activity, Done, Job, NewJob, Outcome, Priority, QueueLimits, Snooze
 from gristmill.operations.next_job import enqueue_next_jobs, has_room, pause_until_room
@@ -47,27 +48,6 @@ _PER_HOST = 4  # requests to one host at the same time
 _OUTAGE = 4  # so many of them in a row without a response: the host is down, and is not asked for the rest of the batch
 _NO_RESPONSE = frozenset({"source_timeout", "source_unreachable", "host_unknown", "host_unresolved"})
 _CONTAINERS = 100
-# Errors of a source, not of what it contains.
-_SOURCE_ERRORS = frozenset(
-    {
-        "source_gone",
-        "forbidden_by_source",
-        "refused_by_source",
-        "too_many_redirects",
-        "host_unknown",
-        "source_unreachable",
-        "source_unavailable",
-        "source_timeout",
-        "source_busy",
-        "source_io_error",
-        "permission_denied",
-        "broken_link",
-        "render_failed",
-        "render_timeout",
-        "render_too_large",
-        "render_unavailable",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -231,7 +211,7 @@ def _must_retry(result: _DocumentCheck) -> bool:
     item = result.item
     if item.error_code == "interrupted" and item.fingerprint is None:
         return False  # its base wants a person to decide
-    return item.error_code in _SOURCE_ERRORS or item.fingerprint != result.fingerprint
+    return item.error_code in SOURCE_ERRORS or item.fingerprint != result.fingerprint
 
 
 def _page_fingerprint(validators: Mapping[str, str], digest: bytes | None) -> str | None:

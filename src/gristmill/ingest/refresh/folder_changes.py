@@ -3,7 +3,7 @@
     on the disk                                              in the base
     a path that is not filed, a file moved there             the item moves: same id, content and vectors
     a path that is not filed, and no move                    a new item and its job, with the folders above it
-    a file with the fingerprint that is filed                nothing
+    a file with the fingerprint that is filed                nothing, unless it could not be read the last time
     a file with another one, or an entry with another error  a new version and its job
     nothing at a path that is filed                          the item is deleted
     a folder where a file is filed, or the other way round   the item is deleted, and a new one filed
@@ -26,7 +26,7 @@ from gristmill.catalog.exclusions import ExcludedFile
 from gristmill.catalog.folder_tree import FileAtPath, FileMove, KnownFolder, ListedChild
 from gristmill.db import Database, Tx
 from gristmill.events import ContainerExpanded
-from gristmill.ingest.source_changes import ChangeCounts
+from gristmill.ingest.source_changes import SOURCE_ERRORS, ChangeCounts
 from gristmill.jobs import NewJob, Priority
 from gristmill.operations.delete import mark_for_deletion
 from gristmill.operations.next_job import enqueue_next_jobs, record_filed_events
@@ -314,6 +314,8 @@ def _has_changed(child: ListedChild, entry: DirectoryEntry) -> bool:
         return error_code != (None if child.error_code == "all_failed" else child.error_code)
     if error_code is not None:
         return child.status != "failed" or child.error_code != error_code
+    if child.status == "failed" and child.error_code in SOURCE_ERRORS:
+        return True
     return entry.fingerprint is None or child.fingerprint != entry.fingerprint
 
 
