@@ -6,7 +6,7 @@
                 the subfolders that fit in it, which are done with that (file_listing.py). The lock is exclusive, except
                 for a container that has no children yet: nothing else works on them
     finish      delete children that the source no longer has, and record what was left out. From now on the container's
-                status is derived from its children
+                status is derived from its children. A folder whose disk is not mounted fails instead, and keeps them
 
 If the queue is full, the job pauses until half of it is done, and then lists again. A batch is filed whenever there is any
 room, so that a listing always finishes. Killed anywhere: the next attempt lists again and skips what this version has
@@ -28,6 +28,7 @@ from gristmill.errors import GristmillError, Permanent, Unsupported
 from gristmill.events import ContainerExpanded, ItemFailed
 from gristmill.ingest.crawl.crawler import QueueFull, SiteBusy, SiteCrawler
 from gristmill.ingest.file_listing import ChildrenExist, ListedFolder, ListedItem, file_listing
+from gristmill.ingest.refresh.folder_scan import refuse_unmounted
 from gristmill.ingest.source_changes import Interrupted
 from gristmill.ingest.stages import Stages
 from gristmill.ingest.task import base_of
@@ -72,7 +73,9 @@ class Expander:
                 async with self._stages.sources.place(jobs.requester(job)):
                     outcome = await self._file_listing(job, root, self._list(root, rules, left_out), shared)
         else:
-            outcome = await self._file_listing(job, root, self._list(root, rules, left_out), shared)
+            outcome = await self._file_listing(
+                job, root, self._list(root, rules, left_out, is_listed_again=not shared), shared
+            )
         if outcome is not None:
             return outcome
         # What only an unreadable file of a sitemap lists is not gone.
@@ -151,7 +154,7 @@ class Expander:
         return base, root
 
     async def _list(
-        self, root: Item, rules: IgnoreRules, left_out: Counter[str]
+        self, root: Item, rules: IgnoreRules, left_out: Counter[str], *, is_listed_again: bool = False
     ) -> AsyncGenerator[list[ListedItem]]:
         """The source's entries in batches. `left_out` counts the skipped entries; it is complete after the last batch."""
         if root.type == "directory" and "path" not in root.source:
@@ -159,10 +162,13 @@ class Expander:
         if root.type == "directory":
             path = Path(root.source["path"])
             top = Path(root.source.get("root", path))
-            access = disk_access(self._disk, root.source)
+            access, is_empty = disk_access(self._disk, root.source), True
             async with aclosing(list_folder(path, rules, top, left_out, access=access)) as folder:
                 async for entries in folder:
-                    yield [_listed_item(entry, top, root) for entry in entries]
+                    is_empty = False
+                    yield [_listed_item(entry, top, root, is_listed_again) for entry in entries]
+            if is_empty and is_listed_again:
+                await refuse_unmounted(self._db, root.id, path)
         elif root.type == "sitemap":
             listing = list_sitemap(root.source["url"], SitemapRules(private=self._private))
             async for pages in listing:
@@ -210,9 +216,9 @@ class Expander:
             await faults.point("expand.before_commit")
 
 
-def _listed_item(entry: DirectoryEntry, top: Path, folder: Item) -> ListedItem:
+def _listed_item(entry: DirectoryEntry, top: Path, folder: Item, is_listed_again: bool) -> ListedItem:
     """A folder's entry as an item, with the entry's own contents. It may be read from the same part of the disk as the folder. A subfolder remembers the
-    topmost folder, whose ignore rules apply to it."""
+    topmost folder, whose ignore rules apply to it. One that is empty the next time is listed by itself: its disk may not be mounted."""
     source: dict[str, Any] = {"path": str(entry.path)}
     if entry.kind == "directory":
         source["root"] = str(top)
@@ -227,7 +233,7 @@ def _listed_item(entry: DirectoryEntry, top: Path, folder: Item) -> ListedItem:
         error=entry.error,
         fingerprint=entry.fingerprint,
     )
-    if entry.contents is None:
+    if entry.contents is None or (is_listed_again and not entry.contents.entries):
         return ListedItem(item)
-    children = [_listed_item(child, top, folder) for child in entry.contents.entries]
+    children = [_listed_item(child, top, folder, is_listed_again) for child in entry.contents.entries]
     return ListedItem(item, ListedFolder(children, entry.contents.left_out))

@@ -41,6 +41,39 @@ async def test_a_folder_that_is_gone_or_not_mounted_keeps_its_items(
     assert await worker.value("select error_code from item_refresh") is None
 
 
+async def test_files_of_a_disk_that_is_not_mounted_are_not_removed(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    """Neither if it was mounted below the added folder, nor if that is reindexed. What is gone elsewhere is removed."""
+    write(docs / "more/c.md", "rye c")
+    items = await index_folder(worker, base, docs)
+    async with worker.db.transaction() as tx:
+        locked = await guards.lock_base(tx, base.id)
+        await freshness.set_item_rule(tx, locked, items["docs"], {"every": "1d"})
+    await worker.rows("update item set fingerprint = '0' || fingerprint where title = 'b.md' returning id")
+    (docs / "deep/b.md").unlink()
+    shutil.rmtree(docs / "more")
+    await compare(worker, base, items["docs"])
+    assert await worker.search_texts(base, "rye") == ["rye a", "rye b"]
+    assert await worker.value("select error_code from item_refresh") == "folder_not_mounted"
+    await worker.reindex(base, items["docs"].id)
+    await worker.work()
+    assert await worker.search_texts(base, "rye") == ["rye a", "rye b"]
+    assert (await worker.statuses())["deep"] == "failed"
+    write(docs / "deep/b.md", "rye again")
+    await compare(worker, base, items["docs"])
+    await worker.work()
+    assert await worker.search_texts(base, "rye") == ["rye a", "rye again"]
+    assert set((await worker.statuses()).values()) == {"completed"}
+    await worker.rows("update item set fingerprint = '0' || fingerprint where type = 'file' returning id")
+    shutil.rmtree(docs)
+    docs.with_name("docs").mkdir()
+    await worker.reindex(base, items["docs"].id)
+    await worker.work()
+    assert await worker.value("select error_code from item where title = 'docs'") == "folder_not_mounted"
+    assert await worker.search_texts(base, "rye") == ["rye a", "rye again"]
+
+
 async def test_a_file_that_could_not_be_read_is_read_once_it_can_be(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:

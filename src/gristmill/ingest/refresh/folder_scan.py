@@ -5,8 +5,8 @@ is removed last, so that a file which was moved is found at its new place before
 is held in memory. Killed anywhere: the next comparison finds what is left. Folders that are being listed are passed over: their
 listing files what is in them, and to write it here would hold up all workers of the base by its lock.
 
-A folder that can't be read keeps its items. So does the whole tree if the added folder is suddenly empty and on another
-device: its disk is not mounted.
+A folder that can't be read keeps its items. So does one that is suddenly empty and on another device than its files were: its disk is not
+mounted.
 """
 
 import os
@@ -50,6 +50,18 @@ async def folder_rules(db: Database, root: Item) -> IgnoreRules | None:
     return IgnoreRules((*base.ignore, *root.source.get("ignore", [])), base.include_hidden)
 
 
+async def refuse_unmounted(db: Database, item_id: ItemId, path: Path) -> None:
+    """Raise Unreadable `folder_not_mounted` if an empty folder is on another device than the files that are filed below it."""
+    async with db.connection() as tx:
+        fingerprint = await folder_tree.find_any_fingerprint(tx, item_id)
+    status = await threads.run_blocking(path.stat)
+    if fingerprint is not None and fingerprint.partition(":")[0] != str(status.st_dev):
+        raise Unreadable(
+            f"{path} is empty and on another device than before. Mount its disk again; until then nothing is removed.",
+            code="folder_not_mounted",
+        )
+
+
 class FolderComparison:
     """One comparison of a folder that people added, or of parts of it."""
 
@@ -61,13 +73,16 @@ class FolderComparison:
         self._top = Path(root.source["path"])
         self._differing: list[DirectoryEntry] = []
         self._gone: list[str] = []
+        self._not_mounted: list[Unreadable] = []
         self._counts = ChangeCounts()
 
     async def compare_all(self) -> ChangeCounts:
-        """Compare the whole tree. Raises if the folder itself can't be read."""
+        """Compare the whole tree. Raises if the folder itself can't be read; at the end, if a disk below it is not mounted."""
         await self._walk([_OpenFolder(self._top, self._root.id)])
         await self._flush(Priority.BULK)
         await self._remove(Priority.BULK)
+        if self._not_mounted:
+            raise self._not_mounted[0]
         return self._counts
 
     async def compare_paths(self, paths: Sequence[Path], priority: Priority) -> list[str]:
@@ -152,7 +167,14 @@ class FolderComparison:
                     raise result
                 continue
             known = _children_of(filed, folder)
-            await self._refuse_unmounted(folder, result, known)
+            if known and not result.entries and folder.item_id is not None:
+                try:
+                    await refuse_unmounted(self._db, folder.item_id, folder.path)
+                except Unreadable as error:
+                    if folder.path == self._top:
+                        raise
+                    self._not_mounted.append(error)
+                    continue
             below += self._compare_folder(result.entries, known, excluded)
         return below
 
@@ -184,20 +206,6 @@ class FolderComparison:
         # What is filed as another type than it has now is removed with its entry.
         self._gone += [path for kind, path in known if path not in present and kind != "url"]
         return below
-
-    async def _refuse_unmounted(
-        self, folder: _OpenFolder, contents: FolderContents, known: dict[tuple[str, str], ListedChild]
-    ) -> None:
-        if folder.path != self._top or contents.entries or not known:
-            return
-        async with self._db.connection() as tx:
-            fingerprint = await folder_tree.find_any_fingerprint(tx, self._root.id)
-        status = await threads.run_blocking(self._top.stat)
-        if fingerprint is not None and fingerprint.partition(":")[0] != str(status.st_dev):
-            raise Unreadable(
-                f"{self._top} is empty and on another device than before. Mount its disk again; until then nothing is removed.",
-                code="folder_not_mounted",
-            )
 
     async def _with_items(self, folders: Sequence[_OpenFolder]) -> list[_OpenFolder]:
         """The folders with their items, as far as they are filed."""
