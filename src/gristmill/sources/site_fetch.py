@@ -1,7 +1,8 @@
 """Fetch one address of a web site for a crawl.
 
 304 to a conditional request        unchanged
-3xx with a Location                 a redirect: the crawl decides whether it goes there
+3xx with a Location                 a redirect: the crawl decides whether it goes there. One to the same address but for a session id, or
+                                    the order of its parameters, is followed here
 2xx of a page or document           its bytes, and for a page what it says to crawlers
 2xx of anything else                no document: its body is not read
 any other                           raises, as `fetch` does
@@ -12,18 +13,21 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Literal
+from urllib.parse import urljoin
 
 import httpx
 
 from gristmill import net
+from gristmill.errors import Unreadable
 from gristmill.sources import fetch, threads
 from gristmill.sources.page import PAGE_TYPES
 from gristmill.sources.site_links import PageDirectives, header_directives, page_directives
 from gristmill.sources.site_rules import crawl_address
 from gristmill.sources.source import Original
-from gristmill.sources.url import conditional_headers, original_from
+from gristmill.sources.url import conditional_headers, normalise, original_from
 
 _TIMEOUT = timedelta(minutes=1)
+_MAX_OWN_REDIRECTS = 3  # to other spellings of the same address
 _DOCUMENT_TYPES = frozenset(
     {
         "text/plain",
@@ -59,20 +63,45 @@ async def fetch_address(
     client: httpx.AsyncClient, url: str, validators: Mapping[str, str], limit: int
 ) -> FetchedAddress:
     """Fetch an address by a client that follows no redirects."""
-    conditions = conditional_headers(validators)
-    data, peer = bytearray(), None
-    async with fetch.open_response(client, "GET", url, timeout=_TIMEOUT, headers=conditions) as response:
-        if conditions and response.status_code == 304:
+    requested = url
+    for _ in range(_MAX_OWN_REDIRECTS + 1):
+        response, data = await _request(client, requested, validators, limit)
+        if response.status_code == 304:  # an unconditional request never gets here with it
             return FetchedAddress("unchanged")
-        if response.is_redirect:
-            return FetchedAddress("redirect", location=crawl_address(response.headers["location"], url))
+        if not response.has_redirect_location:
+            break
+        location = response.headers["location"]
+        address = crawl_address(location, requested)
+        if address != url:
+            return FetchedAddress("redirect", location=address)
+        requested = normalise(urljoin(requested, location.strip()))
+    else:
+        raise Unreadable(f"{fetch.display_url(url)} redirects in circles.", code="too_many_redirects")
+    if data is None:
+        return FetchedAddress("other")
+    return await _read_document(response, *data, url)
+
+
+async def _request(
+    client: httpx.AsyncClient, url: str, validators: Mapping[str, str], limit: int
+) -> tuple[httpx.Response, tuple[bytes, str | None] | None]:
+    """A response, with the bytes of a document and the address of the peer that sent them."""
+    conditions = conditional_headers(validators)
+    data = bytearray()
+    async with fetch.open_response(client, "GET", url, timeout=_TIMEOUT, headers=conditions) as response:
+        if (conditions and response.status_code == 304) or response.has_redirect_location:
+            return response, None
         fetch.expect_success(response)
         if not _is_document(response):
-            return FetchedAddress("other")
+            return response, None
         peer = net.peer_address(response)
         async for block in fetch.read_body(response, limit):
             data += block
-    original = original_from(response, bytes(data), peer)
+    return response, (bytes(data), peer)
+
+
+async def _read_document(response: httpx.Response, data: bytes, peer: str | None, url: str) -> FetchedAddress:
+    original = original_from(response, data, peer)
     headers = {name.lower(): value for name, value in response.headers.items()}
     if original.media_type not in PAGE_TYPES:
         words = header_directives(headers)

@@ -64,6 +64,24 @@ async def test_a_page_is_filed_under_its_canonical_address_and_left_out_where_it
     assert await worker.search_texts(base, "Hidden") == []
 
 
+async def test_a_crawl_follows_redirects_to_sessions_and_goes_past_broken_ones(
+    worker: ManualWorker, base: Base, site: LinkedSite
+) -> None:
+    """Servers add a session to the first address, or order its parameters. Some redirects do not say where they lead."""
+    site.publish("/", "Home", ["/session", "/broken", "/choices", "/circle"])
+    site.redirect("/session", "/session;jsessionid=1F?b=2&a=1&utm_source=us")
+    site.redirect("/session?a=1&b=2", "/session;jsessionid=1F?b=2&a=1")
+    site.publish("/session;jsessionid=1F?b=2&a=1", "Emmer")
+    site.redirect("/circle", "/circle?sid=1")
+    site.redirect("/circle?sid=1", "/circle")
+    site.fail("/broken", 302)
+    site.fail("/choices", 300)
+    await add_site(worker, base, site.url + "/")
+    assert await page_paths(worker, site) == dict.fromkeys(["/", "/session?a=1&b=2"], "completed")
+    assert await left_out(worker) == {"unreachable": 3}
+    assert len(await worker.search_texts(base, "Emmer")) == 1
+
+
 async def test_robots_txt_may_be_behind_redirects(worker: ManualWorker, base: Base, site: LinkedSite) -> None:
     """RFC 9309, 2.3.1.2: its rules and its delay are those of the host that redirects."""
     site.redirect("/robots.txt", "/robots/1")
