@@ -68,3 +68,11 @@ def test_a_page_says_what_crawlers_may_do() -> None:
     )
     own = page_directives(b"<a href=a>", None, PAGE, {"x-robots-tag": "gristmill: none"})
     assert (own.links, own.must_not_index) == ((), True)
+    target = "https://example.org/docs/docs/"
+    moved = page_directives(
+        b'<meta http-equiv="Refresh" content="0; URL=\'docs/\'"><a href=a>', None, PAGE, {}
+    )
+    assert (moved.links, moved.canonical) == (("https://example.org/docs/a", target), target)
+    later = page_directives(b"<p>text", None, PAGE, {"refresh": "5;url=/next"})
+    assert (later.links, later.canonical) == (("https://example.org/next",), None)
+    assert page_directives(b'<meta http-equiv=refresh content="0">', None, PAGE, {}).canonical is None

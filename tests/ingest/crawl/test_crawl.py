@@ -82,6 +82,18 @@ async def test_a_crawl_follows_redirects_to_sessions_and_goes_past_broken_ones(
     assert len(await worker.search_texts(base, "Emmer")) == 1
 
 
+async def test_a_page_that_only_leads_to_another_is_followed(
+    worker: ManualWorker, base: Base, site: LinkedSite
+) -> None:
+    """Documentation often begins with one. One that can be read meanwhile is a page of its own."""
+    site.publish("/", "Moved", head='<meta http-equiv="refresh" content="0; url=docs/">')
+    site.publish("/docs/", "Home", ["/later"])
+    site.publish("/later", "Rye", Refresh="30; url=/spelt")
+    site.publish("/spelt", "Spelt")
+    await add_site(worker, base, site.url + "/")
+    assert await page_paths(worker, site) == dict.fromkeys(["/docs/", "/later", "/spelt"], "completed")
+
+
 async def test_robots_txt_may_be_behind_redirects(worker: ManualWorker, base: Base, site: LinkedSite) -> None:
     """RFC 9309, 2.3.1.2: its rules and its delay are those of the host that redirects."""
     site.redirect("/robots.txt", "/robots/1")
