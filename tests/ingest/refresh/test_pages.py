@@ -137,10 +137,10 @@ async def test_checks_become_rarer_while_nothing_changes_and_failed_ones_are_rep
     assert await worker.value("select status from item") == "completed"
 
 
-async def test_a_host_that_is_down_does_not_hold_up_the_checks_of_others(
+async def test_a_host_that_is_down_or_limits_requests_is_not_asked_for_each_page(
     worker: ManualWorker, site: Site
 ) -> None:
-    """Not each of its pages is requested, until it times out; all of them are checked again soon."""
+    """It does not hold up the checks of others, and all its pages are checked again soon, or when it says."""
     base = await bases.create(worker.db, "pages", HashedEmbedder(), {}, refresh={"every": "1d"})
     for number in range(30):
         await add_web_item(worker, base, "url", TaggedPage(site, f"/{number}.html", f"Emmer {number}").url)
@@ -160,6 +160,15 @@ async def test_a_host_that_is_down_does_not_hold_up_the_checks_of_others(
     soon = "select error_code, count(*) from item_refresh where next_at < clock_now() + interval '6 minutes' group by 1"
     assert await worker.rows(soon) == [("source_unreachable", 30)]
     assert await worker.rows("select distinct status from item") == [("completed",)]
+    site.fallback = lambda _: SiteResponse(429, headers={"Retry-After": "7200"})
+    count = len(site.requests)
+    await check_due(worker)
+    assert len(site.requests) - count < 10
+    when_it_says = (
+        "next_at between clock_now() + interval '119 minutes' and clock_now() + interval '121 minutes'"
+    )
+    rows = await worker.rows(f"select error_code, count(*) from item_refresh where {when_it_says} group by 1")
+    assert rows == [("source_busy", 30)]
 
 
 async def test_a_sitemap_gets_new_pages_and_loses_gone_ones_without_touching_the_others(

@@ -45,8 +45,10 @@ from gristmill.work import RefreshContainer, RefreshDocuments
 
 BATCH = 100  # sources that are checked together
 _PER_HOST = 4  # requests to one host at the same time
-_OUTAGE = 4  # so many of them in a row without a response: the host is down, and is not asked for the rest of the batch
+# So many of them in a row without a response, or with one that asks for fewer requests: the host is not asked for the rest of the batch.
+_OUTAGE = 4
 _NO_RESPONSE = frozenset({"source_timeout", "source_unreachable", "host_unknown", "host_unresolved"})
+_OUTAGE_ERRORS = _NO_RESPONSE | {"source_busy"}
 _CONTAINERS = 100
 
 
@@ -76,13 +78,14 @@ class _Host:
 
     def note(self, error: WorkError | None) -> None:
         """Note how a request ended."""
-        if error is None or error.code not in _NO_RESPONSE:
+        if not isinstance(error, Transient) or error.code not in _OUTAGE_ERRORS:
             self._unanswered, self.outage = 0, None
             return
         self._unanswered += 1
         if self._unanswered >= _OUTAGE:
-            message = f"{self.name} did not respond to {_OUTAGE} requests in a row, and was not asked for this page. {error.message}"
-            self.outage = Transient(message, code=error.code)
+            problem = "did not respond to" if error.code in _NO_RESPONSE else "refused"
+            message = f"{self.name} {problem} {_OUTAGE} requests in a row, and was not asked for this page. {error.message}"
+            self.outage = Transient(message, code=error.code, retry_after=error.retry_after)
 
 
 class DocumentRefresher:
