@@ -1,6 +1,7 @@
 """Keep sources fresh: schedule checks of new items, change rules, watch folders, and take exclusions back.
 
-    an item's own rule, else that of its sitemap, else that of its base; without any, nothing is checked by itself
+    an item's own rule, else that of its sitemap, else that of its base; without any, nothing is checked by itself. A page of a site
+    that has no rule of its own is checked by the site's crawls
 
 Each change is one transaction under the base's lock. A changed rule applies from now on: the next check is due by the new rule.
 """
@@ -195,6 +196,9 @@ async def _find_inherited_rule(
     tx: Tx, base: Base, item: Item
 ) -> tuple[Mapping[str, Any] | None, RefreshOrigin]:
     if item.parent_id is not None:
+        container = await catalog.find_item(tx, item.parent_id)
+        if container is not None and container.type == "site":
+            return None, "base"  # its crawls fetch it
         above = (await refresh.find_refreshes(tx, [item.parent_id])).get(item.parent_id)
         if above is not None and above.origin == "item":
             return above.rule, "container"

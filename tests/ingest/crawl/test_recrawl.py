@@ -2,7 +2,7 @@
 
 from gristmill import faults
 from gristmill.catalog import Base
-from gristmill.operations import bases, delete, freshness
+from gristmill.operations import bases, delete, freshness, guards
 from tests.embedding.hashed import HashedEmbedder
 from tests.ingest.crawl.linked_site import LinkedSite, add_site, left_out, page_paths
 from tests.ingest.refresh.test_pages import check_due, untouched_tables
@@ -51,6 +51,13 @@ async def test_a_later_crawl_costs_one_conditional_request_a_page_and_finds_what
     assert len(await worker.search_texts(base, "flour")) == 1
     await check_due(worker)
     assert sorted(await page_paths(worker, site)) == ["/", "/a"]
+
+    # A page that had a rule of its own is the crawls' again, and not fetched twice.
+    async with worker.db.transaction() as tx:
+        item = await guards.require_item(tx, page)
+        for rule in ({"every": "1h"}, None):
+            await freshness.set_item_rule(tx, await guards.lock_base(tx, base.id), item, rule)
+    assert await worker.value("select count(*) from item_refresh") == 1
 
 
 async def test_an_outage_removes_nothing_and_many_removals_at_once_need_a_person(
