@@ -1,5 +1,6 @@
 """List a container's source and create its children: the job `prepare_root`.
 
+    move        a folder that was listed before: files that were moved since keep their items (refresh/folder_scan.py)
     list        list the source in batches, outside any transaction; a web site is crawled instead (crawl/)
     file        one fenced transaction per batch, under the base's lock: check that the root is still wanted and not being
                 deleted, insert new children, request new versions of known ones, and enqueue their jobs. A batch contains
@@ -28,7 +29,7 @@ from gristmill.errors import GristmillError, Permanent, Unsupported
 from gristmill.events import ContainerExpanded, ItemFailed
 from gristmill.ingest.crawl.crawler import QueueFull, SiteBusy, SiteCrawler
 from gristmill.ingest.file_listing import ChildrenExist, ListedFolder, ListedItem, file_listing
-from gristmill.ingest.refresh.folder_scan import refuse_unmounted
+from gristmill.ingest.refresh.folder_scan import follow_moves, refuse_unmounted
 from gristmill.ingest.source_changes import Interrupted
 from gristmill.ingest.stages import Stages
 from gristmill.ingest.task import base_of
@@ -67,6 +68,8 @@ class Expander:
         await faults.point("expand.opened")
         if root.type == "site" and self._crawler is not None:
             return await self._crawl(job, root, self._crawler)
+        if not shared and root.type == "directory" and {"path", "root"} & root.source.keys() == {"path"}:
+            await self._follow_moves(job, root)
         left_out = Counter[str]()
         if root.type == "sitemap":  # its server may be slow, and must not take a slot from other bases
             with job.during(Activity.AWAY):
@@ -96,6 +99,13 @@ class Expander:
             return Snooze(timedelta(0))
         await self._finish(job, root, result[1], shared=False, remove_stale=False)
         return Done()
+
+    async def _follow_moves(self, job: Job, root: Item) -> None:
+        async def may_write(tx: Tx) -> bool:
+            await jobs.fence(tx, job)
+            return await catalog.is_wanted(tx, root.id, root.wanted_version)
+
+        await follow_moves(self._db, root, self._disk, may_write, job.id)
 
     async def _file_listing(
         self, job: Job, root: Item, listing: AsyncGenerator[list[ListedItem]], shared: bool

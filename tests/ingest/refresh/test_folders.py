@@ -241,6 +241,29 @@ async def test_a_moved_file_keeps_its_item_its_content_and_its_vectors(
     assert await worker.search_texts(base, "renamed") == ["rye c.md"], "it is found by its new name"
 
 
+async def test_moves_that_no_check_has_seen_are_followed_by_a_reindex(
+    worker: ManualWorker, base: Base, docs: Path
+) -> None:
+    """A folder that is neither watched nor checked is reindexed: new files are filed, moved ones keep their items."""
+    for name in ("p.md", "q.md"):
+        write(docs / name, f"spelt {name}")
+    items = await index_folder(worker, base, docs)
+    await delete.delete(worker.db, base.id, [items["p.md"].id])
+    await worker.work()
+    (docs / "p.md").rename(docs / "still deleted.md")
+    (docs / "new").mkdir()
+    (docs / "q.md").rename(docs / "new/moved.md")
+    (docs / "deep").rename(docs / "deeper")
+    write(docs / "new/r.md", "oats")
+    await worker.reindex(base, items["docs"].id)
+    await worker.work()
+    after = await items_by_title(worker, base)
+    assert sorted(after) == ["a.md", "b.md", "deeper", "docs", "moved.md", "new", "r.md"]
+    assert (after["moved.md"].id, after["b.md"].id) == (items["q.md"].id, items["b.md"].id)
+    assert after["moved.md"].wanted_version == 2, "it was looked at like every other file"
+    assert await worker.search_texts(base, "spelt oats rye") == ["oats", "rye a", "rye b", "spelt q.md"]
+
+
 async def test_what_someone_deleted_stays_deleted_until_it_is_taken_back(
     worker: ManualWorker, base: Base, docs: Path
 ) -> None:

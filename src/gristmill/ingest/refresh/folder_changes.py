@@ -12,11 +12,12 @@ A file moved if an item of the folder has its fingerprint and that item's path i
 stays deleted. The title of a
 moved file with another name is indexed again, and nothing else of it. Everything is looked at again in the transaction, so
 that two comparisons of one folder can overlap: what one has written, the other finds done. Entries below a folder that is being
-listed are passed over: the listing files them.
+listed are passed over: the listing files them. Before a folder is listed again, moves are written, and nothing else: a listing does not
+know them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import UUID
 
@@ -50,13 +51,22 @@ class FolderChanges:
     moves: Mapping[Path, FileAtPath] = field(default_factory=dict[Path, FileAtPath])
     excluded_moves: Mapping[Path, ExcludedFile] = field(default_factory=dict[Path, ExcludedFile])
 
+    def moves_alone(self) -> "FolderChanges":
+        """The moves among them."""
+        moved = [
+            entry for entry in self.entries if entry.path in self.moves or entry.path in self.excluded_moves
+        ]
+        return replace(self, entries=moved, gone=())
+
 
 class FolderWriter:
-    """Writes the changes of one folder that people added."""
+    """Writes the changes of one folder that people added; `before_listing`: only the moves, though it is about to be listed."""
 
-    def __init__(self, db: Database, root: Item, guard: Guard, cause: UUID) -> None:
+    def __init__(
+        self, db: Database, root: Item, guard: Guard, cause: UUID, *, before_listing: bool = False
+    ) -> None:
         self._db, self._root, self._guard, self._cause = db, root, guard, cause
-        self._top = root.source["path"]
+        self._before_listing = before_listing
 
     async def write(self, changes: FolderChanges, priority: Priority) -> ChangeCounts | None:
         """Write the changes; None if the folder is gone, is being listed, or belongs to another worker by now."""
@@ -65,6 +75,11 @@ class FolderWriter:
             if base is None or not await self._guard(tx):
                 return None
             root = await folder_tree.find_folder(tx, self._root.id)
+            if self._before_listing and root is not None:
+                # What is moved counts as found by the last listing, so that the next one looks at it.
+                if root.expanded_version == 0:
+                    return ChangeCounts()  # no listing of it was ever completed
+                root, changes = replace(root, wanted_version=root.expanded_version), changes.moves_alone()
             if root is None or root.expanded_version < root.wanted_version:
                 return None
             counts = await _FolderTransaction(tx, base, self._root, root, self._cause).apply(

@@ -12,15 +12,17 @@ mounted.
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 from gristmill import catalog
 from gristmill.catalog import Item, ItemId, exclusions, folder_tree
 from gristmill.catalog.folder_tree import ListedChild
 from gristmill.db import Database
 from gristmill.errors import SourceGone, Unreadable, WorkError
-from gristmill.ingest.refresh.folder_changes import FolderChanges, FolderWriter
+from gristmill.ingest.refresh.folder_changes import FolderChanges, FolderWriter, Guard
 from gristmill.ingest.source_changes import ChangeCounts, Interrupted
 from gristmill.jobs import Priority
 from gristmill.operations.source_factory import disk_access
@@ -60,6 +62,17 @@ async def refuse_unmounted(db: Database, item_id: ItemId, path: Path) -> None:
             f"{path} is empty and on another device than before. Mount its disk again; until then nothing is removed.",
             code="folder_not_mounted",
         )
+
+
+async def follow_moves(db: Database, root: Item, disk: DiskAccess, guard: Guard, cause: UUID) -> None:
+    """Before a folder that people added is listed again: files that were moved since the last time keep their items, and those that people
+    deleted here stay deleted. Whatever can't be read is left to the listing."""
+    rules = await folder_rules(db, root)
+    if rules is None:
+        return
+    writer = FolderWriter(db, root, guard, cause, before_listing=True)
+    with suppress(Interrupted, WorkError):
+        await FolderComparison(db, root, rules, disk, writer).compare_all()
 
 
 class FolderComparison:
