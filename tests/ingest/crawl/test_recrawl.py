@@ -51,6 +51,10 @@ async def test_a_later_crawl_costs_one_conditional_request_a_page_and_finds_what
     assert len(await worker.search_texts(base, "flour")) == 1
     await check_due(worker)
     assert sorted(await page_paths(worker, site)) == ["/", "/a"]
+    assert site.statuses["/d"] == [200, 304], "what is left out costs a conditional request, too"
+    await freshness.take_back(worker.db, base.id, None)
+    await worker.work()
+    assert sorted(await page_paths(worker, site)) == ["/", "/a", "/d"]
 
     # A page that had a rule of its own is the crawls' again, and not fetched twice.
     async with worker.db.transaction() as tx:

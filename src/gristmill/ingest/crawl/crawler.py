@@ -26,7 +26,7 @@ from functools import partial
 import httpx
 
 from gristmill import catalog, faults, jobs, net
-from gristmill.catalog import Item, RenderChoice, crawls
+from gristmill.catalog import Item, RenderChoice, crawls, exclusions
 from gristmill.catalog.crawls import MetAddress, SiteCrawlRow, WaitingPage
 from gristmill.db import Database
 from gristmill.errors import LeaseLost, Permanent, Transient, WorkError
@@ -82,6 +82,7 @@ class _CrawlSlice:
     render: RenderChoice
     robots: dict[str, Robots] = field(default_factory=dict[str, Robots])
     counts: ChangeCounts = field(default_factory=ChangeCounts)
+    excluded: set[str] = field(default_factory=set[str])  # of the batch: what people deleted
 
 
 class SiteCrawler:
@@ -134,6 +135,9 @@ class SiteCrawler:
                 pages = await crawls.find_waiting_pages(
                     tx, run.site.base_id, run.crawl, self._batch_size(run)
                 )
+                addresses = [("url", page.url) for page in pages]
+                places = await exclusions.find_excluded(tx, run.site.id, addresses)
+                run.excluded = {pages[place].url for place in places}
                 if base is None:
                     raise Interrupted
                 if not await has_room(tx, base, self._limits):
@@ -248,7 +252,8 @@ class SiteCrawler:
     async def _fetch(
         self, run: _CrawlSlice, page: WaitingPage, gate: asyncio.Semaphore
     ) -> FetchedAddress | WorkError:
-        is_conditional = not run.crawl.version and can_be_unchanged(page)
+        is_excluded = page.url in run.excluded and page.state == "page"
+        is_conditional = not run.crawl.version and (is_excluded or can_be_unchanged(page))
         if run.render == "always" and DIGEST not in page.validators:
             is_conditional = False  # the server only knows about the page as it sends it
         limit = min(self._sources.limit, MAX_PAGE_BYTES)
@@ -299,7 +304,7 @@ class SiteCrawler:
         is_same_text = original.metadata.get(DIGEST, "") == page.validators.get(DIGEST)
         # What failed to be indexed counts, too: a page may be again as it was before that.
         is_same = page.item_id is not None and (digest == (page.digest or page.original) or is_same_text)
-        if is_same and not run.crawl.version:
+        if (is_same and not run.crawl.version) or page.url in run.excluded:
             return decision, None
 
         async def data_stream() -> AsyncGenerator[bytes]:
