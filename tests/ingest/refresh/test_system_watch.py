@@ -79,6 +79,17 @@ async def test_a_folder_that_was_added_twice_is_reported_by_each_path(
 
 @only_linux
 @pytest.mark.usefixtures("watch")
+async def test_what_is_never_indexed_is_not_watched(docs: Path, reported: set[Path]) -> None:
+    """Each commit changes hundreds of files of version control."""
+    (docs / "deep/.git/refs").mkdir(parents=True)
+    await wait_for(reported, docs / "deep/.git")
+    (docs / "deep/.git/refs/main").write_text("1")
+    (docs / "deep/new.md").write_text("oats")
+    assert await wait_for(reported, docs / "deep/new.md") == {docs / "deep/new.md"}
+
+
+@only_linux
+@pytest.mark.usefixtures("watch")
 async def test_new_and_moved_folders_are_watched_where_they_are(docs: Path, reported: set[Path]) -> None:
     (docs / "a/b").mkdir(parents=True)
     await wait_for(reported, docs / "a")

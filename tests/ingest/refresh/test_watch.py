@@ -300,6 +300,7 @@ async def test_a_folder_that_can_not_be_watched_says_why(
     folders = tmp_path / "folders"
     for number in range(5):
         (folders / str(number)).mkdir(parents=True)
+        (folders / f"0/node_modules/{number}").mkdir(parents=True)
 
     def code_of(path: Path, access: DiskAccess = EVERYWHERE, *, is_wanted: bool = False) -> str | None:
         error = check_watchable(path, access, is_wanted=is_wanted)
@@ -308,6 +309,8 @@ async def test_a_folder_that_can_not_be_watched_says_why(
     assert await asyncio.to_thread(code_of, folders) is None
     assert await asyncio.to_thread(code_of, tmp_path / "missing") == "folder_not_here"
     assert await asyncio.to_thread(code_of, folders, DiskAccess((tmp_path / "allowed",))) == "folder_not_here"
+    monkeypatch.setattr("gristmill.ingest.refresh.watch_limits.CHEAP_FOLDERS", 5)
+    assert await asyncio.to_thread(code_of, folders) is None, "installed packages are not watched"
     monkeypatch.setattr("gristmill.ingest.refresh.watch_limits.CHEAP_FOLDERS", 4)
     assert await asyncio.to_thread(code_of, folders) == "too_many_folders"
     assert await asyncio.to_thread(lambda: code_of(folders, is_wanted=True)) is None

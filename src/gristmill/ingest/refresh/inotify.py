@@ -1,6 +1,7 @@
 """Watch folders by Linux's inotify: which paths below them change. A thread waits for changes; folders are added by others.
 
-    a folder          is watched with every folder below it. Links to folders are not followed, and what may not be entered is left out
+    a folder          is watched with every folder below it. Links to folders are not followed; what may not be entered is left out, and so are
+                      version control, caches and installed packages (`ignore.py`), which have many folders and are not indexed
     a new folder      is watched, then reported: who reads it then finds what was saved there before
     a file            is reported when it is closed. One that stays open: when nothing was written for `SETTLED` seconds, at the
                       latest after `MAX_OPEN`. So half a copy is not read, nor a log at every line
@@ -20,6 +21,8 @@ import threading
 import time
 from collections.abc import Collection
 from typing import Any
+
+from gristmill.sources.ignore import BUILT_IN_FOLDERS
 
 _MODIFY, _ATTRIB, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO = 0x2, 0x4, 0x8, 0x40, 0x80
 _CREATE, _DELETE, _DELETE_SELF, _MOVE_SELF = 0x100, 0x200, 0x400, 0x800
@@ -110,7 +113,11 @@ class Inotify:
             if self._add_folder(folder):
                 try:
                     with os.scandir(folder) as entries:
-                        waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+                        waiting += [
+                            entry.path
+                            for entry in entries
+                            if entry.name not in BUILT_IN_FOLDERS and entry.is_dir(follow_symlinks=False)
+                        ]
                 except OSError:  # it is gone, or may be entered but not read
                     pass
 
@@ -197,7 +204,7 @@ class Inotify:
             self._drop_tree(path)
             for root in [root for root in self._roots if _is_within(root, path)]:
                 self._end(root)
-        elif mask & (_CREATE | _MOVED_TO):
+        elif mask & (_CREATE | _MOVED_TO) and os.path.basename(path) not in BUILT_IN_FOLDERS:  # noqa: PTH119
             self._watch_new(path)
 
     def _watch_new(self, folder: str) -> None:

@@ -4,7 +4,8 @@
     on a network file system                        network_folder: other machines' changes are not reported
     more folders below it than the limit            too_many_folders: the operating system counts each one
 
-A folder that someone wants watched is watched on a network file system too, and has a higher limit.
+Folders that the built-in patterns leave out don't count: they are not watched (`inotify.py`). A folder that someone wants watched is
+watched on a network file system too, and has a higher limit.
 """
 
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 from gristmill.errors import PathNotAllowed, Unreadable, WorkError
 from gristmill.sources.directory import folder_error
 from gristmill.sources.disk import DiskAccess
+from gristmill.sources.ignore import BUILT_IN_FOLDERS
 
 CHEAP_FOLDERS = 20_000  # folders below one that is watched without being asked
 _NETWORK_TYPES = (
@@ -70,9 +72,10 @@ def watch_limit(is_wanted: bool) -> int:
 
 
 def count_folders(path: Path, limit: int) -> int:
-    """How many folders are below a path, counted up to one more than `limit`."""
+    """How many folders below a path are watched, counted up to one more than `limit`."""
     count = 0
     for _, folders, _ in os.walk(path):
+        folders[:] = [name for name in folders if name not in BUILT_IN_FOLDERS]
         count += len(folders)
         if count > limit:
             break
