@@ -73,9 +73,13 @@ class Stream:
 
 
 @asynccontextmanager
-async def stream(url: str, *, last_id: str | None = None, **query: str) -> AsyncGenerator[Stream]:
+async def stream(
+    url: str, *, last_id: str | None = None, key: str | None = None, **query: str
+) -> AsyncGenerator[Stream]:
     """Open a stream; `last_id` is the last id of an earlier one."""
     headers = {} if last_id is None else {"Last-Event-ID": last_id}
+    if key is not None:
+        headers["Authorization"] = f"Bearer {key}"
     async with (
         httpx.AsyncClient(timeout=httpx.Timeout(30), trust_env=False) as http,
         http.stream("GET", f"{url}/api/events/stream", params=query, headers=headers) as response,

@@ -16,6 +16,7 @@ from gristmill.db import Database
 from gristmill.events import StreamFilter
 from gristmill.events import stream as streaming
 from gristmill.server.api import event_stream
+from gristmill.server.api.routes import events as event_routes
 from tests.events.sse import Frame, Stream, stream
 from tests.terminate_backends import terminate_backends
 from tests.wait_until import wait_until
@@ -246,6 +247,27 @@ async def test_a_stream_reports_an_event_whose_process_was_killed_before_it_anno
             await record(mill.db, base, "killed")
             await announcement.passed.wait()
             assert names(await subscriber.take(1)) == ["killed"]
+
+
+@pytest.mark.parametrize("change", ["revoked", "demoted"])
+async def test_a_stream_ends_with_the_rights_of_its_caller(
+    mill: app.Gristmill, http: httpx.AsyncClient, url: str, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that happens afterwards is sent to whoever holds a revoked key, or one that is no longer an admin's."""
+    monkeypatch.setattr(event_routes, "_PERMISSION_LIFE", timedelta(0))
+    base = await new_base(http)
+    created = (await http.post("/api/api-keys", json={"name": "agent", "role": "admin"})).json()
+    path = f"/api/api-keys/{created['id']}"
+    async with stream(url, key=created["key"], types="BaseChanged") as subscriber:
+        await subscriber.read_start()
+        await record(mill.db, base, "before")
+        assert names(await subscriber.take(1)) == ["before"]
+        response = await (
+            http.delete(path) if change == "revoked" else http.patch(path, json={"role": "editor"})
+        )
+        assert response.is_success
+        await record(mill.db, base, "afterwards")
+        assert names(await subscriber.take(1)) == []
 
 
 async def test_streams_end_at_once_when_the_server_stops(

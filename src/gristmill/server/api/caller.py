@@ -16,8 +16,9 @@ organisation, the user and their groups. Other keys see what lists allow the org
 tools that contain the address of a user or of a key come with their lookup.
 
 A key is looked up for every request. Direct reads (`direct_reads.py`) reuse a lookup of the last second, because their statement
-checks that the key has not changed since. So a key that is revoked anywhere can do nothing from that moment on. Keys of users, and
-keys whose address a group of a tool may contain, are never reused: their groups may have changed.
+checks that the key has not changed since. So a key that is revoked anywhere can do nothing from that moment on; an open event stream
+asks for its caller again (`routes/events.py`). Keys of users, and keys whose address a group of a tool may contain, are never reused:
+their groups may have changed.
 """
 
 import asyncio

@@ -1,19 +1,29 @@
-"""`/api/events`: the outbox in one order for every reader, read by cursor or followed as server-sent events."""
+"""`/api/events`: the outbox in one order for every reader, read by cursor or followed as server-sent events.
+
+A stream lives longer than the request that opened it was allowed for: before it sends anything, and with every heartbeat, the caller
+is identified again, at most once a second. It ends when their key is revoked, their session ends or their role is lowered.
+"""
 
 import json
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import timedelta
+from time import monotonic
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import Header, Query
+from fastapi import Header, Query, Request
+from starlette.types import Scope
 
 from gristmill import events
-from gristmill.errors import Invalid, Transient
+from gristmill.db import DatabaseUnavailable
+from gristmill.errors import Invalid, NotAuthenticated, Transient
 from gristmill.events import ITEM, StreamBatch, StreamFilter
-from gristmill.server.api.context import CurrentCaller, CurrentContext
+from gristmill.identity import OrgId
+from gristmill.server.api import caller as callers
+from gristmill.server.api.context import ApiContext, CurrentCaller, CurrentContext
 from gristmill.server.api.event_stream import EventStream, encode_frame
 from gristmill.server.api.router import ApiRouter
 from gristmill.server.api.routes.items import item_titles
@@ -27,6 +37,7 @@ router = ApiRouter("/api/events", tag="events")
 
 _MAX_EVENT_ID = 2**63 - 1
 _RECONNECT_DELAY = timedelta(seconds=1)
+_PERMISSION_LIFE = timedelta(seconds=1)  # how long an identified caller counts
 
 
 @router.get("")
@@ -61,12 +72,14 @@ async def list_events(
 async def stream_events(
     context: CurrentContext,
     caller: CurrentCaller,
+    request: Request,
     after: Annotated[int | None, Query(ge=0, le=_MAX_EVENT_ID)] = None,
     types: Annotated[str | None, Query(max_length=2_000)] = None,
     base_id: Annotated[UUID | None, Query(alias="baseId")] = None,
     last_event_id: Annotated[str | None, Header(max_length=32)] = None,
 ) -> EventStream:
-    """Follow events and item updates as server-sent events. Resume with `Last-Event-ID` or `after`."""
+    """Follow events and item updates as server-sent events. Resume with `Last-Event-ID` or `after`. The stream ends with the
+    caller's key, session or role."""
     wanted_types = _parse_types(types, ITEM)
     position = after
     if last_event_id is not None and last_event_id.isascii() and last_event_id.isdigit():
@@ -77,11 +90,40 @@ async def stream_events(
     )
     batches = context.broadcaster.subscribe(event_filter, position)
     first = await anext(batches)  # before the response starts, so that an error still has a status
-    return EventStream(_stream_frames(first, batches, event_filter), headers={"Cache-Control": "no-store"})
+    permission = _Permission(context, request.scope, caller.org, monotonic())
+    frames = _stream_frames(first, batches, event_filter, permission)
+    return EventStream(frames, headers={"Cache-Control": "no-store"})
+
+
+@dataclass
+class _Permission:
+    """Whether the caller who opened a stream may still follow the events of their organisation."""
+
+    context: ApiContext
+    scope: Scope
+    org: OrgId
+    checked_at: float
+
+    async def holds(self, batch: StreamBatch) -> bool:
+        """Whether this batch may be sent. While the database can't be asked, only heartbeats are."""
+        now = monotonic()
+        if now - self.checked_at < _PERMISSION_LIFE.total_seconds():
+            return True
+        try:
+            caller = await callers.identify(self.context.db, self.context.settings, self.scope)
+        except NotAuthenticated:
+            return False
+        except DatabaseUnavailable:
+            return not batch
+        self.checked_at = now
+        return caller is not None and caller.org == self.org and caller.is_at_least("admin")
 
 
 async def _stream_frames(
-    first: StreamBatch, batches: AsyncGenerator[StreamBatch], event_filter: StreamFilter
+    first: StreamBatch,
+    batches: AsyncGenerator[StreamBatch],
+    event_filter: StreamFilter,
+    permission: _Permission,
 ) -> AsyncGenerator[bytes]:
     async with aclosing(batches):
         yield f"retry: {_RECONNECT_DELAY // timedelta(milliseconds=1)}\n".encode() + _encode_batch(
@@ -90,6 +132,8 @@ async def _stream_frames(
         try:
             async for batch in batches:
                 if frames := batch.encode(event_filter, _encode_batch):
+                    if not await permission.holds(batch):
+                        return
                     yield frames
         except Transient as error:  # the client reconnects, and gets the error if it persists
             log.warning("event stream ended early", extra={"code": error.code, "reason": error.message})
