@@ -50,6 +50,26 @@ def test_a_key_is_made_and_every_program_gets_what_works(tabs: Tabs, ui_url: str
     expect(page.get_by_text("Copy this key now")).to_have_count(0)  # it is not kept
 
 
+# What browsers lack on a page that came by plain HTTP from another machine.
+_INSECURE = "delete Crypto.prototype.randomUUID; delete Navigator.prototype.clipboard;"
+
+
+def test_pages_work_by_plain_http_from_another_machine(page: Page, ui_url: str) -> None:
+    """Changes are sent, dialogs open, and Copy copies, without what browsers keep for pages of HTTPS and of this machine."""
+    page.add_init_script(_INSECURE)
+    page.goto(f"{ui_url}/connect")
+    page.get_by_role("button", name="Create key").click()
+    secret = page.locator(".new-key .secret").inner_text()
+    page.get_by_role("button", name="Copy key").click()
+    expect(page.get_by_text("Copied")).to_be_visible()
+    expect(page.get_by_role("button", name="Copy key")).to_be_focused()
+    page.keyboard.press("ControlOrMeta+k")
+    field = page.get_by_role("dialog", name="Go to").get_by_role("combobox")
+    expect(field).to_be_focused()
+    page.keyboard.press("ControlOrMeta+v")
+    expect(field).to_have_value(secret)
+
+
 def test_a_key_that_would_not_see_the_base_says_so_and_the_base_is_shared(
     page: Page, ui_url: str, api: ApiHelper
 ) -> None:

@@ -58,6 +58,10 @@ function errorFrom(status, body) {
   return error;
 }
 
+/** @returns {string} not by `randomUUID`, which pages that came by plain HTTP from another machine don't have */
+const randomKey = () =>
+  [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+
 const offlineError = () =>
   new ApiError(0, { code: "offline", detail: t("The server can't be reached. Try again in a moment.") });
 
@@ -69,7 +73,7 @@ async function send(method, path, body, options) {
   /** @type {Record<string, string>} */
   const headers = { Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  if (method !== "GET") headers["Idempotency-Key"] = crypto.randomUUID();
+  if (method !== "GET") headers["Idempotency-Key"] = randomKey();
   if (options.match) headers["If-Match"] = options.match;
   const content = body === undefined ? undefined : JSON.stringify(body);
   /** @type {Response} */ let response;
@@ -164,7 +168,7 @@ export function upload(path, form, progress, signal) {
     const request = new XMLHttpRequest();
     request.open("POST", apiUrl(path));
     request.setRequestHeader("Accept", "application/json");
-    request.setRequestHeader("Idempotency-Key", crypto.randomUUID());
+    request.setRequestHeader("Idempotency-Key", randomKey());
     request.upload.onprogress = (event) => progress(event.loaded, event.total);
     request.onerror = () => reject(offlineError());
     request.onabort = () => reject(new DOMException("aborted", "AbortError"));

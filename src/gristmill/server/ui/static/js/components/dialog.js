@@ -13,13 +13,15 @@ import { button, iconButton } from "./button.js";
  *   typed replaces the text of the first field
  */
 
+let lastId = 0;
+
 /**
  * Opens a dialog. Effects of its `body` are disposed when it closes.
  * @param {string} title @param {(close: () => void) => Node} body
  * @param {DialogOptions} [options] @returns {() => void} closes it
  */
 export function dialog(title, body, options = {}) {
-  const id = `d${crypto.randomUUID().slice(0, 8)}`;
+  const id = `d${++lastId}`;
   /** @type {HTMLDialogElement} */ let element = document.createElement("dialog");
   const close = () => element.close();
   const dispose = effect(

@@ -4,18 +4,17 @@
 import { html } from "../core.js";
 import { t } from "../i18n.js";
 import { button } from "./button.js";
-import { showError, toast } from "./toast.js";
+import { copyText } from "./copy.js";
 
 /** @param {string} secret @param {string} text @param {() => void} close */
 export function secretView(secret, text, close) {
-  const copy = () => navigator.clipboard.writeText(secret).then(() => toast(t("Copied")), showError);
   return html`
     <div class="dialog-body">
       <p>${text}</p>
       <code class="secret" tabindex="0">${secret}</code>
     </div>
     <footer>
-      ${button(t("Copy"), copy)}
+      ${button(t("Copy"), () => copyText(secret))}
       ${button(t("Done"), close, { kind: "primary" })}
     </footer>
   `;

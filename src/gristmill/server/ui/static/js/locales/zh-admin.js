@@ -77,7 +77,6 @@ export const messages = {
   Connector: "连接器",
   "Connector not found": "找不到这个连接器",
   Connectors: "连接器",
-  Copied: "已复制",
   Copy: "复制",
   "Failed documents": "失败的文档",
   Create: "创建",

@@ -88,7 +88,6 @@ export const messages = {
   "Copy this key now. It is shown only once. It is filled in below.": "请立即复制此密钥，它只显示一次，并已填入下方。",
   "Copy key": "复制密钥",
   "Copy": "复制",
-  "Copied": "已复制",
   "In {n} days": "{n} 天后",
   "Agent": "智能体",
   "Role": "角色",

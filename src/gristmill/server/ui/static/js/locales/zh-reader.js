@@ -22,6 +22,5 @@ export const messages = {
   "The document has changed since this link was copied: its passage is no longer there.":
     "复制此链接后文档已更改，链接中的段落已不存在。",
   "Copy link to this place": "复制此处的链接",
-  Copied: "已复制",
   "This page can't be drawn. Read its text instead.": "无法显示此页。请阅读其文本。",
 };

@@ -7,6 +7,9 @@
 /** @import { Messages } from "../i18n.js" */
 export const messages = {
   Undo: "撤销",
+  Copied: "已复制",
+  "This browser can't copy here. Select the text, and copy it by its menu.":
+    "此浏览器在这里无法复制。请选中文本，再用菜单复制。",
   "Undo a deletion, for a few seconds": "撤销删除（几秒钟内）",
   "You can undo this for a few seconds.": "几秒钟内可以撤销。",
   "Everything inside is deleted too, and is no longer found by search.": "其中的全部内容也会删除，并且不再能被搜索到。",

@@ -11,7 +11,8 @@ import { button } from "../components/button.js";
 import { icon } from "../components/icon.js";
 import { setPageTitle } from "../components/status.js";
 import { tabs } from "../components/tabs.js";
-import { showError, toast } from "../components/toast.js";
+import { copyText } from "../components/copy.js";
+import { showError } from "../components/toast.js";
 import { computed, effect, html, signal } from "../core.js";
 import { t } from "../i18n.js";
 import { go, setQuery } from "../router.js";
@@ -274,6 +275,3 @@ function snippetView(program, target) {
     </div>
   `;
 }
-
-/** @param {string} text */
-const copyText = (text) => navigator.clipboard.writeText(text).then(() => toast(t("Copied")), showError);

@@ -5,7 +5,8 @@ import { api } from "../api.js";
 import { button } from "../components/button.js";
 import { dialog } from "../components/dialog.js";
 import { relativeTime } from "../components/status.js";
-import { showError, toast } from "../components/toast.js";
+import { copyText } from "../components/copy.js";
+import { showError } from "../components/toast.js";
 import { html, signal } from "../core.js";
 import { t } from "../i18n.js";
 
@@ -64,9 +65,8 @@ function secretView(secret, urlWithSecret) {
 
 /** @param {string} label @param {string} text */
 function copyable(label, text) {
-  const copy = () => navigator.clipboard.writeText(text).then(() => toast(t("Copied")), showError);
   return html`
-    <p>${label} ${button(t("Copy"), copy, { small: true })}</p>
+    <p>${label} ${button(t("Copy"), () => copyText(text), { small: true })}</p>
     <code class="secret" tabindex="0">${text}</code>
   `;
 }

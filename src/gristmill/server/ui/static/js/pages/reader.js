@@ -13,7 +13,7 @@ import { button, iconButton } from "../components/button.js";
 import { icon, itemIcon } from "../components/icon.js";
 import { emptyState } from "../components/status.js";
 import { segments } from "../components/tabs.js";
-import { showError, toast } from "../components/toast.js";
+import { copyText } from "../components/copy.js";
 import { readerUrl } from "../reader-link.js";
 import { go, setQuery } from "../router.js";
 import { findChunk, findHits, isFromSearchPage, passageOf } from "./reader/passage.js";
@@ -222,7 +222,7 @@ function copyLink({ page, at = -1 }, passage) {
   // The passage would be opened instead of another place.
   const isElsewhere = page && passage && page !== (firstBox(passage)?.page ?? passage.page);
   if (at >= 0 || isElsewhere) link.searchParams.delete("chunk");
-  return navigator.clipboard.writeText(link.href).then(() => toast(t("Copied")), showError);
+  return copyText(link.href);
 }
 
 /**

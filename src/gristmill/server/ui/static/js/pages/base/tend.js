@@ -147,7 +147,7 @@ export async function openTags(base, chosen, items, tree, ondone) {
     // tags can be typed without suggestions
   }
   const before = items.length === 1 ? tagsOf(items[0]) : [];
-  const list = `tags-${crypto.randomUUID().slice(0, 8)}`;
+  const list = "known-tags";
   const removable = [...new Set(items.flatMap(tagsOf))];
   const fields = () => [
     textField({
