@@ -35,8 +35,11 @@ export function dialog(title, body, options = {}) {
       `);
     },
   );
+  // A click on the backdrop has the dialog as its target; so has one that began in it, to select a text.
+  let isPressedOutside = false;
+  element.addEventListener("pointerdown", (event) => (isPressedOutside = event.target === element));
   element.addEventListener("click", (event) => {
-    if (event.target === element) close(); // a click on the backdrop has the dialog as its target
+    if (event.target === element && isPressedOutside) close();
   });
   element.addEventListener("close", () => {
     dispose();
