@@ -308,6 +308,9 @@ def test_a_base_is_renamed_and_deleted_after_its_name_was_typed(
     dialog = page.get_by_role("dialog")
     confirm = dialog.get_by_role("button", name="Delete base")
     expect(confirm).to_be_disabled()
+    dialog.get_by_role("textbox").fill("soon gone")
+    page.keyboard.press("Enter")
+    expect(confirm).to_be_disabled()  # for another word nothing is deleted, and the dialog stays
     dialog.get_by_role("textbox").fill("Soon gone")
     confirm.click()
     expect(page).to_have_url(f"{ui_url}/")

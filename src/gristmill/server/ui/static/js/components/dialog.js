@@ -92,8 +92,9 @@ function confirmForm(options, close, onconfirm) {
   const cancelButton = button(t("Cancel"), close, { kind: "quiet" });
   confirmButton.disabled = Boolean(options.type);
   cancelButton.autofocus = !options.type;
-  const submit = () => {
-    if (!confirmButton.disabled) onconfirm();
+  const submit = (/** @type {Event} */ event) => {
+    if (confirmButton.disabled) return event.preventDefault(); // Enter after another word does nothing
+    onconfirm();
     close();
   };
   const oninput = (/** @type {Event} */ event) => {
