@@ -271,6 +271,25 @@ def test_an_admin_edits_a_person_and_sets_a_new_password(page: Page, ui_url: str
     assert api.http.delete(f"/api/users/{user}").status_code < 300
 
 
+def test_a_message_is_shown_above_an_open_dialog(page: Page, ui_url: str, api: ApiHelper) -> None:
+    """A dialog makes everything outside it inert: what went wrong could neither be read nor closed."""
+    name = uuid4().hex[:8]
+    group = api.http.post("/api/groups", json={"name": name}).json()["id"]
+    page.goto(f"{ui_url}/settings/people")
+    page.get_by_role("listitem").filter(has_text=name).get_by_role("button", name="Members").click()
+    dialog = page.get_by_role("dialog", name=f"Members of {name}")
+    dialog.get_by_label("Person or group").fill(name)
+    dialog.get_by_role("button", name="Add").click()
+    message = page.get_by_role("status").filter(has_text="itself")
+    expect(message).to_be_visible()
+    assert violations(page) == []
+    message.get_by_role("button", name="Close").click()
+    expect(message).to_have_count(0)
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    assert api.http.delete(f"/api/groups/{group}").status_code < 300
+
+
 def test_a_person_makes_a_key_of_their_own_on_the_page_that_connects(
     browser: Browser, ui_url: str, api: ApiHelper, public_base: tuple[str, str]
 ) -> None:

@@ -7,6 +7,7 @@
 import { effect, html, signal } from "../core.js";
 import { t } from "../i18n.js";
 import { button, iconButton } from "./button.js";
+import { placeToasts } from "./toast.js";
 
 /**
  * @typedef {{wide?: boolean, kind?: string, select?: boolean, onclose?: () => void}} DialogOptions `select`: what is
@@ -43,11 +44,13 @@ export function dialog(title, body, options = {}) {
   });
   element.addEventListener("close", () => {
     dispose();
+    placeToasts();
     element.remove();
     options.onclose?.();
   });
   document.body.append(element);
   element.showModal();
+  placeToasts();
   focusField(element, options.select);
   return close;
 }

@@ -12,6 +12,14 @@ const DURATION = 5000;
 /** What has the focus after a message: the list of items, or the page that has none. */
 const PLACES = "[role=treegrid], main:not(:has([role=treegrid]))";
 let nextId = 1;
+/** @type {HTMLElement | undefined} */ let box;
+
+/** Shows the messages in the topmost dialog, if one is open: it lets nothing outside be seen, read or clicked. */
+export function placeToasts() {
+  const dialog = visible.peek().length ? [...document.querySelectorAll("dialog[open]")].at(-1) : null;
+  const place = dialog ?? document.body;
+  if (box?.isConnected && box.parentElement !== place) place.append(box);
+}
 
 /** @param {number} id */
 function dismiss(id) {
@@ -27,6 +35,7 @@ function dismiss(id) {
 export function toast(text, options = {}) {
   const id = nextId++;
   visible.value = [...visible.peek().slice(-3), { id, text, bad: options.bad ?? false, action: options.action }];
+  placeToasts();
   if (!options.bad && !options.lasting) setTimeout(() => dismiss(id), DURATION);
   return () => dismiss(id);
 }
@@ -39,7 +48,8 @@ export function showError(error) {
 /** The element that shows the toasts. The shell adds it to the page once. */
 export function toasts() {
   const rows = each(() => visible.value, (item) => item.id, (item) => toastRow(item.peek()));
-  return html`<div class="toasts" role="status" aria-live="polite">${rows}</div>`;
+  box = /** @type {HTMLElement} */ (html`<div class="toasts" role="status" aria-live="polite">${rows}</div>`);
+  return box;
 }
 
 /** @param {Toast} toast */
@@ -48,7 +58,8 @@ function toastRow({ id, bad, text, action }) {
     const hadFocus = row.contains(document.activeElement);
     dismiss(id);
     // Otherwise the focus would be nowhere, and the next key would start at the top of the page.
-    if (hadFocus) queueMicrotask(() => /** @type {HTMLElement | null} */ (document.querySelector(PLACES))?.focus());
+    const place = row.closest("dialog")?.querySelector("button") ?? document.querySelector(PLACES);
+    if (hadFocus) queueMicrotask(() => /** @type {HTMLElement | null} */ (place)?.focus());
   };
   const onclick = () => {
     close();
