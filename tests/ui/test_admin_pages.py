@@ -285,8 +285,15 @@ def test_a_key_is_shown_once_and_revoked(page: Page, ui_url: str, api: ApiHelper
     form = page.get_by_role("dialog")
     form.get_by_label("Name", exact=True).fill(name)
     form.get_by_label("Role", exact=True).select_option("editor")
-    form.get_by_role("button", name="Create", exact=True).click()
+    sent: list[Route] = []
+    page.route("**/api/api-keys", lambda route: sent.append(route))
+    with page.expect_request("**/api/api-keys"):
+        form.get_by_role("button", name="Create", exact=True).click()
+    form.get_by_role("button", name="Create", exact=True).click()  # a second click makes no second key
+    expect(form).to_be_visible()
+    sent[0].continue_()
     secret = form.locator(".secret").inner_text()
+    assert len(sent) == 1
     assert (
         api.http.get("/api/session", headers={"Authorization": f"Bearer {secret}"}).json()["role"] == "editor"
     )

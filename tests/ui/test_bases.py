@@ -213,8 +213,15 @@ def test_content_is_added_by_the_dialog_which_shows_errors(page: Page, ui_url: s
     page.mouse.move(2, 2)  # selects the words before; a click beside the dialog would close it
     page.mouse.up()
     expect(text).to_have_value("Emmer is an old wheat.")
-    dialog.get_by_role("button", name="Add", exact=True).click()
+    sent: list[Route] = []
+    page.route("**/items", lambda route: sent.append(route))
+    with page.expect_request("**/items"):
+        dialog.get_by_role("button", name="Add", exact=True).click()
+    dialog.get_by_role("button", name="Add", exact=True).click()  # the server takes its time
+    expect(dialog).to_be_visible()
+    sent[0].continue_()
     expect(dialog).to_have_count(0)
+    assert len(sent) == 1
     expect(page.get_by_role("row", name=re.compile("Emmer"))).to_contain_text("Indexed")
 
 

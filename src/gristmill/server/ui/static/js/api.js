@@ -97,6 +97,23 @@ async function send(method, path, body, options) {
   return { data: text ? (isJson ? JSON.parse(text) : text) : null, etag: response.headers.get("ETag") };
 }
 
+/** @type {Map<string, Promise<any>>} */ const changesUnderWay = new Map();
+
+/**
+ * Sends a change. One that is sent again before it was answered, by a second click, is the same one.
+ * @param {string} method @param {string} path @param {unknown} body @param {RequestOptions} [options]
+ */
+async function sendChange(method, path, body, options = {}) {
+  if (options.signal) return (await send(method, path, body, options)).data;
+  const key = JSON.stringify([method, path, body, options]);
+  let sent = changesUnderWay.get(key);
+  if (!sent) {
+    sent = send(method, path, body, options).finally(() => changesUnderWay.delete(key));
+    changesUnderWay.set(key, sent);
+  }
+  return (await sent).data;
+}
+
 /** The HTTP methods; each returns the parsed body. `getWithEtag` returns `{data, etag}`, for a later `match`. */
 export const api = {
   /**
@@ -106,13 +123,13 @@ export const api = {
   /** @param {string} path */
   getWithEtag: (path) => send("GET", path, undefined, {}),
   /** @param {string} path @param {unknown} [body] @param {RequestOptions} [options] @returns {Promise<any>} */
-  post: async (path, body, options) => (await send("POST", path, body, options ?? {})).data,
+  post: (path, body, options) => sendChange("POST", path, body, options),
   /** @param {string} path @param {unknown} body @param {RequestOptions} [options] @returns {Promise<any>} */
-  patch: async (path, body, options) => (await send("PATCH", path, body, options ?? {})).data,
+  patch: (path, body, options) => sendChange("PATCH", path, body, options),
   /** @param {string} path @param {unknown} body @param {RequestOptions} [options] @returns {Promise<any>} */
-  put: async (path, body, options) => (await send("PUT", path, body, options ?? {})).data,
+  put: (path, body, options) => sendChange("PUT", path, body, options),
   /** @param {string} path @param {RequestOptions} [options] @returns {Promise<any>} */
-  delete: async (path, options) => (await send("DELETE", path, undefined, options ?? {})).data,
+  delete: (path, options) => sendChange("DELETE", path, undefined, options),
 };
 
 /**

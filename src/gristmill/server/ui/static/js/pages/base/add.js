@@ -62,8 +62,11 @@ function addForm(base, kind, tree, close) {
     [errorText.value, estimateText.value] = ["", ""];
     setQuery({ add: id });
   };
+  let isSending = false;
   const submit = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
+    if (isSending) return; // a second click, or Enter
+    isSending = true;
     errorText.value = "";
     const form = /** @type {HTMLFormElement} */ (event.target);
     try {
@@ -75,6 +78,7 @@ function addForm(base, kind, tree, close) {
       // Only these are sent again, or the others would be added twice.
       if (error instanceof PartlyAdded && urls instanceof HTMLTextAreaElement) urls.value = error.refused.join("\n");
     }
+    isSending = false;
   };
   const estimate = async (/** @type {Event} */ event) => {
     const form = /** @type {HTMLFormElement} */ (/** @type {HTMLButtonElement} */ (event.currentTarget).form);
