@@ -93,6 +93,35 @@ def test_uploads_that_overlap_have_failures_of_their_own_and_stop_as_a_whole(
     assert len(waiting) == 2
 
 
+# Files as entries of a dropped folder; the browser can't read those whose names begin with "locked".
+_ENTRIES = """() => {
+  DataTransferItem.prototype.webkitGetAsEntry = function () {
+    const file = this.getAsFile();
+    const read = (done, fail) => file.name.startsWith("locked") ? fail(new DOMException("no")) : done(file);
+    return { isFile: true, name: file.name, file: read };
+  };
+}"""
+
+
+def test_what_is_hidden_or_cannot_be_read_in_a_folder_is_not_uploaded(
+    page: Page, ui_url: str, api: ApiHelper, tmp_path: Path
+) -> None:
+    """A chosen folder brings the same files as a dropped one; what the browser can't read is named, and stops nothing else."""
+    for name in ("rye.md", ".env", ".git/config", "grain/oats.md"):
+        (tmp_path / "mill" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mill" / name).write_text(f"# {name}", "utf-8")
+    base = api.create_base("Folder")
+    page.goto(f"{ui_url}/b/{base}?add=file")
+    page.get_by_label("Choose a folder").set_input_files(tmp_path / "mill")
+    expect(page.get_by_text("Added 2 files")).to_be_visible()
+    page.evaluate(_ENTRIES)
+    page.evaluate(_DROP, [["locked.md", "# Spelt"], ["millet.md", "# Millet"]])
+    expect(page.locator(".toast.bad")).to_contain_text("These can't be read: locked.md")
+    expect(page.get_by_text("Added 1 file", exact=True)).to_be_visible()
+    titles = [item["title"] for item in api.http.get(f"/api/knowledge-bases/{base}/items").json()["items"]]
+    assert sorted(titles) == ["millet.md", "oats.md", "rye.md"]
+
+
 def test_a_row_deleted_while_it_is_indexed_disappears_for_good(
     page: Page, ui_url: str, api: ApiHelper, ui_setup: ServerSetup
 ) -> None:

@@ -7,6 +7,8 @@
 /** @import { Messages } from "../i18n.js" */
 export const messages = {
   Undo: "撤销",
+  "There are no files to add.": "没有可添加的文件。",
+  "These can't be read: {names}": "无法读取：{names}",
   Copied: "已复制",
   "This browser can't copy here. Select the text, and copy it by its menu.":
     "此浏览器在这里无法复制。请选中文本，再用菜单复制。",

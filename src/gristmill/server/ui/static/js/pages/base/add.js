@@ -221,6 +221,9 @@ const siteFields = () =>
     </div>
   `;
 
+/** @param {File} file Whether no part of its path in the chosen folder is hidden; the same as with dropped folders. */
+const isVisible = (file) => !file.webkitRelativePath.split("/").slice(1).some((part) => part.startsWith("."));
+
 /** @param {string} base @param {Tree} tree @param {() => void} close */
 function fileChooser(base, tree, close) {
   const mustEstimate = signal(false);
@@ -232,11 +235,11 @@ function fileChooser(base, tree, close) {
   };
   const onchange = (/** @type {Event} */ event) => {
     const { files } = /** @type {HTMLInputElement} */ (event.target);
-    const selected = [...(files ?? [])].map((file) => ({
+    const selected = [...(files ?? [])].filter(isVisible).map((file) => ({
       file,
       folder: file.webkitRelativePath.split("/").slice(0, -1).join("/"),
     }));
-    if (!selected.length) return;
+    if (!selected.length) return toast(t("There are no files to add."));
     picked.value = selected;
     if (!mustEstimate.peek()) return send();
     estimateText.value = t("Estimating …");

@@ -193,8 +193,23 @@ const failureRow = (failure) =>
 
 // ── drag and drop ────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** @param {FileSystemEntry} entry @param {string} folder @returns {Promise<PickedFile[]>} */
-async function filesBelow(entry, folder) {
+/**
+ * @param {FileSystemEntry} entry @param {string} folder @param {string[]} unreadable gets the names of those that the
+ *   browser can't read @returns {Promise<PickedFile[]>}
+ */
+async function filesBelow(entry, folder, unreadable) {
+  try {
+    return await readEntry(entry, folder, unreadable);
+  } catch {
+    unreadable.push(entry.name);
+    return [];
+  }
+}
+
+/**
+ * @param {FileSystemEntry} entry @param {string} folder @param {string[]} unreadable @returns {Promise<PickedFile[]>}
+ */
+async function readEntry(entry, folder, unreadable) {
   if (entry.isFile) {
     const file = await new Promise((resolve, reject) =>
       /** @type {FileSystemFileEntry} */ (entry).file(resolve, reject)
@@ -210,16 +225,27 @@ async function filesBelow(entry, folder) {
       reader.readEntries(resolve, reject)
     ));
     if (!entries.length) return files;
-    for (const child of entries) if (!child.name.startsWith(".")) files.push(...(await filesBelow(child, path)));
+    for (const child of entries) {
+      if (!child.name.startsWith(".")) files.push(...(await filesBelow(child, path, unreadable)));
+    }
   }
 }
 
-/** @param {DataTransfer} data @returns {Promise<PickedFile[]>} */
-async function droppedFiles(data) {
+/** @param {DataTransfer} data @param {string[]} unreadable @returns {Promise<PickedFile[]>} */
+async function droppedFiles(data, unreadable) {
   // read the entries before the first await: the browser empties the list afterwards
   const entries = [...data.items].flatMap((item) => (item.kind === "file" ? (item.webkitGetAsEntry() ?? []) : []));
   if (!entries.length) return [...data.files].map((file) => ({ file, folder: "" }));
-  return (await Promise.all(entries.map((entry) => filesBelow(entry, "")))).flat();
+  return (await Promise.all(entries.map((entry) => filesBelow(entry, "", unreadable)))).flat();
+}
+
+/** @param {string} base @param {DataTransfer} data @param {Tree} tree Sends what can be read, and names the rest. */
+async function sendDropped(base, data, tree) {
+  /** @type {string[]} */ const unreadable = [];
+  const files = await droppedFiles(data, unreadable);
+  if (unreadable.length) toast(t("These can't be read: {names}", { names: unreadable.join(", ") }), { bad: true });
+  else if (!files.length) toast(t("There are no files to add."));
+  await sendFiles(base, files, tree);
 }
 
 /** @param {string} base @param {() => string} name @param {Tree} tree */
@@ -248,7 +274,7 @@ export function dropZone(base, name, tree) {
       event.preventDefault();
       depth = 0;
       isDragging.value = false;
-      if (event.dataTransfer) await sendFiles(base, await droppedFiles(event.dataTransfer), tree);
+      if (event.dataTransfer) await sendDropped(base, event.dataTransfer, tree);
     });
     return () => listeners.abort();
   });
