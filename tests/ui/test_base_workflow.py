@@ -84,9 +84,23 @@ def test_uploads_that_overlap_have_failures_of_their_own_and_stop_as_a_whole(
     expect(panels).to_have_count(1)
     waiting[1].fulfill(status=413, json={"code": "request_too_large", "detail": "The request is too large."})
     expect(panels).to_contain_text("The request is too large.")
+    expect(panels).to_contain_text("spelt.md")
+    panels.get_by_role("button", name="Close").click()
+    waiting.clear()
+    refused = [f"{n}.md" for n in range(7)]
+    with page.expect_request("**/files"):
+        page.evaluate(_DROP, [[name, "# Barley"] for name in refused])
+    failure = {"code": "document_too_large", "message": "The document is too large."}
+    failed = [{"index": n, "path": name, "error": failure} for n, name in enumerate(refused)]
+    expect(panels).to_have_count(1)
+    waiting[0].fulfill(status=202, json={"created": [], "failed": failed})
+    expect(panels.get_by_role("listitem")).to_have_count(7)  # nothing else names those that were refused
     panels.get_by_role("button", name="Close").click()
     waiting.clear()
     page.evaluate(_DROP, [[f"{n:03}.md", "# Millet"] for n in range(501)])  # three requests, two at a time
+    with page.expect_event("dialog") as question:
+        page.close(run_before_unload=True)
+    question.value.dismiss()  # the browser has asked first, and the person stays
     panels.get_by_role("button", name="Stop").click()
     expect(panels.get_by_role("button", name="Send again")).to_be_visible()
     expect(panels.get_by_text("stopped")).to_have_count(3)

@@ -33,6 +33,10 @@ export const pending = signal(0);
 const uploads = signal(/** @type {UploadState[]} */ ([]));
 let nextId = 1;
 
+addEventListener("beforeunload", (event) => {
+  if (pending.peek()) event.preventDefault(); // what has not arrived would be lost without a word
+});
+
 /** @param {number} id */
 const closeUpload = (id) => {
   uploads.value = uploads.peek().filter((other) => other.id !== id);
@@ -140,7 +144,7 @@ async function sendBatch(base, batch, tree, sentBytes, state, update) {
     const isAborted = error instanceof DOMException;
     const reason = isAborted ? t("stopped") : /** @type {Error} */ (error).message;
     update({
-      failed: [...state().failed, { name: t("{n} files", { n: batch.files.length }), reason: reason }],
+      failed: [...state().failed, { name: nameOf(batch), reason: reason }],
       retryable: [...state().retryable, batch],
     });
   }
@@ -148,6 +152,9 @@ async function sendBatch(base, batch, tree, sentBytes, state, update) {
   await api.get(`/knowledge-bases/${base}`).then(putBase, () => {});
   pending.value -= batch.files.length;
 }
+
+/** @param {UploadBatch} batch */
+const nameOf = ({ files }) => files.length === 1 ? files[0].name : t("{n} files", { n: files.length });
 
 /** @param {string} base @param {Tree} tree The panel that shows the progress of uploads. */
 export function uploadPanel(base, tree) {
@@ -176,11 +183,15 @@ function progressPanel(state, tree) {
           : iconButton(t("Stop"), "close", () => state.abort.abort())}
       </div>
       ${bar(state.size ? (100 * state.sent) / state.size : 100)}
-      ${state.failed.length ? html`<ul class="reasons">${state.failed.slice(0, 5).map(failureRow)}</ul>` : null}
+      ${state.failed.length ? failureList(state.failed) : null}
       ${isFinished && unsent ? button(t("Send again"), retry, { small: true, icon: "retry" }) : null}
     </div>
   `;
 }
+
+/** @param {{name: string, reason: string}[]} failures None of these files is in the base: nothing else names them. */
+const failureList = (failures) =>
+  html`<ul class="reasons" tabindex="0" aria-label="${t("Failed")}">${failures.map(failureRow)}</ul>`;
 
 /** @param {{name: string, reason: string}} failure */
 const failureRow = (failure) =>
