@@ -70,6 +70,22 @@ def test_a_restart_shows_a_banner_and_the_page_catches_up(
         assert tabs.errors == []
 
 
+def test_a_dialog_that_cannot_be_loaded_says_so(page: Page, ui_url: str, api: ApiHelper) -> None:
+    """Its module is gone where the server was updated, and does not arrive during an outage: the button did nothing."""
+    base = api.create_base("outdated")
+    api.add_notes(base, "rye")
+    page.goto(f"{ui_url}/b/{base}")
+    expect(page.get_by_role("row", name=re.compile("rye"))).to_be_visible()
+    page.route("**/pages/base/tend.js", lambda route: route.fulfill(status=404))
+    page.get_by_role("button", name="New folder").click()
+    message = page.locator(".toast.bad")
+    expect(message).to_contain_text("This could not be loaded. Reload the page.")
+    page.unroute("**/pages/base/tend.js")
+    message.get_by_role("button", name="Reload").click()
+    page.get_by_role("button", name="New folder").click()
+    expect(page.get_by_role("dialog", name="New folder")).to_be_visible()
+
+
 def test_the_page_shows_the_work_of_a_killed_worker_being_finished(
     browser: Browser, server_url: str, cache_dir: Path
 ) -> None:

@@ -9,7 +9,7 @@ import { navItems, pages } from "./pages.js";
 import { button, iconButton } from "./components/button.js";
 import { icon } from "./components/icon.js";
 import { dot, emptyState, status } from "./components/status.js";
-import { toasts } from "./components/toast.js";
+import { toast, toasts } from "./components/toast.js";
 import { go, interceptLinks, mountRouter, path } from "./router.js";
 import { allows, session } from "./session.js";
 import { isDark, theme } from "./theme.js";
@@ -190,6 +190,18 @@ function awaitPageKey() {
   const timer = setTimeout(() => removeEventListener("keydown", onNextKey, { capture: true }), 1000);
 }
 
+/**
+ * Dialogs are modules that are loaded when they are first opened. Where the server was updated or is away, they can't
+ * be, and the button would do nothing.
+ * @param {PromiseRejectionEvent} event
+ */
+function handleRejection(event) {
+  if (!(event.reason instanceof TypeError) || !/\bmodule\b/i.test(event.reason.message)) return;
+  event.preventDefault();
+  const action = { label: t("Reload"), onclick: () => location.reload() };
+  toast(t("This could not be loaded. Reload the page."), { bad: true, action });
+}
+
 /** Builds the shell and starts it. */
 export function start() {
   document.documentElement.lang = language === "zh" ? "zh-CN" : "en";
@@ -218,6 +230,7 @@ export function start() {
   `;
   document.body.replaceChildren(shell, toasts());
   document.addEventListener("keydown", handleKey);
+  addEventListener("unhandledrejection", handleRejection);
   interceptLinks();
   mountRouter(pages, main, notFoundPage, outdatedPage, refusedPage, currentEntry);
   effect(
