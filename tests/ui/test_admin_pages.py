@@ -425,13 +425,20 @@ def test_a_budget_is_estimated_set_used_up_and_removed(page: Page, ui_url: str, 
     form.get_by_label("What", exact=True).select_option("Budget: chunks in all")
     form.get_by_label("At most").fill("1")
     form.get_by_label("Base").select_option(name)
-    other = api.create_base(unique_name("other"))  # the list is made again, and the choice stays
+    other_name = unique_name("other")
+    other = api.create_base(other_name)  # the list is made again, and the choice stays
     expect(form.get_by_label("Base").locator(f"option[value='{other}']")).to_have_count(1)
     expect(form.get_by_label("Base")).to_have_value(base)
     form.get_by_role("button", name="Set", exact=True).click()
     row = page.get_by_role("list", name="Budgets and quotas").get_by_role("listitem").filter(has_text=name)
     expect(row).to_contain_text("1 of 1 chunks in all")
     expect(row).to_contain_text("used up")
+    page.get_by_role("button", name="Set a limit").click()
+    form.get_by_label("At most").fill("0.0005")  # money has fractions
+    form.get_by_label("Base").select_option(other_name)
+    form.get_by_role("button", name="Set", exact=True).click()
+    limits = page.get_by_role("list", name="Budgets and quotas")
+    expect(limits.get_by_role("listitem").filter(has_text=other_name)).to_contain_text("0 of 0.0005 money a month")
 
     api.http.post(
         f"/api/knowledge-bases/{base}/items", json={"items": [{"type": "note", "content": "Bran."}]}

@@ -230,6 +230,8 @@ def test_a_base_keeps_its_chunk_size_unless_it_is_changed_and_can_accept_documen
 ) -> None:
     """A model that takes less than the default chunk size refuses no form in which nobody touched it."""
     base = api.create_base("Scans")
+    lowest = {"settings": {"minScore": 0.42}}  # a program has set it; the form takes it as it is
+    assert api.http.patch(f"/api/knowledge-bases/{base}", json=lowest).is_success
 
     def save() -> dict[str, Any]:
         with (
@@ -246,6 +248,7 @@ def test_a_base_keeps_its_chunk_size_unless_it_is_changed_and_can_accept_documen
     page.get_by_label("Documents without text").select_option("Complete with a warning")
     saved = save()
     assert (saved["chunking"], saved["settings"]["emptyDocuments"]) == ({}, "warn")
+    assert saved["settings"]["minScore"] == 0.42
     assert saved["settings"]["render"] == "never"
     page.get_by_label("Pages made by scripts").select_option("Render those with hardly any text")
     assert save()["settings"]["render"] == "auto"

@@ -257,7 +257,7 @@ function searchFields(base) {
       </label>
       <label class="field">
         <span>${t("Lowest score of a result, from 0 to 1")}</span>
-        <input name="minScore" type="number" min="0" max="1" step="0.05" .value=${String(base.settings.minScore ?? 0)}>
+        <input name="minScore" type="number" min="0" max="1" step="any" .value=${String(base.settings.minScore ?? 0)}>
         <span class="hint">
           ${t("0 shows all, with a note if none of them fits.")}
           ${t("From 0.5 on, most results of unrelated searches are hidden.")}

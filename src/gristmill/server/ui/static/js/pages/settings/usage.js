@@ -126,7 +126,7 @@ function limitRow(limit, limits) {
         <b class="cut">${name} ${limit.usedUp ? html`<span class="chip">${t("used up")}</span>` : null}</b>
         <span class="dim cut">${t("{used} of {amount} {measure}", {
           used: (limit.measure === "money" ? formatCost : formatNumber)(limit.used),
-          amount: formatNumber(limit.amount),
+          amount: (limit.measure === "money" ? formatCost : formatNumber)(limit.amount),
           measure: t(limit.measure),
         })} ${period}</span>
       </span>
@@ -174,6 +174,7 @@ function openLimitDialog(onset) {
             label: t("At most"),
             name: "amount",
             type: "number",
+            step: "any",
             required: true,
             focus: true,
             error: () => errors.value.amount,
