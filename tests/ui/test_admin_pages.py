@@ -164,8 +164,12 @@ def test_all_dead_jobs_are_retried_at_once(page: Page, ui_url: str, api: ApiHelp
     ]
     for row in rows:
         expect(row).to_be_visible()
+    page.route("**/api/jobs?*", list_two)
+    page.reload()
+    expect(page.get_by_role("list", name="Dead jobs").get_by_role("listitem")).to_have_count(2)
     page.get_by_role("button", name="Retry all").click()
-    question = page.get_by_role("dialog", name=re.compile(r"Retry \d+ jobs\?"))  # ten or more not without one
+    question = page.get_by_role("dialog", name=re.compile(r"Retry \d\d+ jobs\?"))  # not only for those listed
+    page.unroute("**/api/jobs?*")
     question.get_by_role("button", name="Retry all").click()
     expect(page.get_by_text(re.compile(r"\d+ jobs are queued again"))).to_be_visible()
     page.wait_for_function(_ALL_DIED_AGAIN, arg=f"/api/jobs?state=dead&baseId={base}")
@@ -180,6 +184,11 @@ def test_all_dead_jobs_are_retried_at_once(page: Page, ui_url: str, api: ApiHelp
     expect(rows[0]).to_have_count(0)
     items = api.http.get(f"/api/knowledge-bases/{base}/items").json()["items"]
     assert {item["title"] for item in items} == set(files)
+
+
+def list_two(route: Route) -> None:
+    """The list of a queue with more jobs than a page of it shows."""
+    route.fulfill(json={"items": route.fetch().json()["items"][:2], "nextCursor": None})
 
 
 def test_a_lane_is_paused_and_resumed_by_the_keyboard(page: Page, ui_url: str, api: ApiHelper) -> None:

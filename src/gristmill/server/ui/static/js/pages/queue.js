@@ -193,7 +193,7 @@ function pauseButton(lane, queue) {
 /** @param {Resource<Job[]>} dead @param {Resource<Queue>} queue */
 function deadJobs(dead, queue) {
   const retryAll = async () => {
-    const n = dead.value.peek()?.length ?? 0;
+    const n = queue.value.peek()?.dead ?? dead.value.peek()?.length ?? 0; // also those that are not listed
     const text = t("They are queued again, with all their attempts. What they embed may cost money.");
     const question = {
       title: t("Retry {n} jobs?", { n }),
