@@ -2,7 +2,9 @@
 
 import re
 
+from gristmill import work  # noqa: F401  # pyright: ignore[reportUnusedImport]  # defines the kinds
 from gristmill.events.event import EVENTS
+from gristmill.jobs import Work
 from tests.docs.pages import ROOT, read
 
 _FOLDER = ROOT / "src/gristmill/server/ui/static/js/locales"
@@ -52,6 +54,24 @@ def test_every_event_has_words_in_the_timeline() -> None:
     """One without would be shown by the name of its class."""
     rows = read("src/gristmill/server/ui/static/js/pages/events/event-rows.js")
     assert {kind.type for kind in EVENTS} - set(re.findall(r"^  (\w+):", rows, re.MULTILINE)) == set()
+
+
+def test_every_kind_of_job_has_a_name_in_both_languages() -> None:
+    """The queue and the timeline of an item would show the name in the code, such as swap_embedder."""
+    kinds = {"".join(kind.__dict__.get("kind", "")) for kind in subclasses(Work)} - {""}
+    source = read("src/gristmill/server/ui/static/js/job-kinds.js")
+    names = dict(re.findall(r'^  (\w+): "(.+)",$', source, re.MULTILINE))
+    assert len(kinds) > 20
+    assert kinds - set(names) == set()
+    chinese = (_FOLDER / "zh-tend.js").read_text("utf-8")
+    assert {
+        name for name in names.values() if not re.search(rf'^  "?{name}"?: "', chinese, re.MULTILINE)
+    } == set()
+
+
+def subclasses(kind: type[Work]) -> set[type[Work]]:
+    """All kinds of work that are below one."""
+    return {kind, *(lower for direct in kind.__subclasses__() for lower in subclasses(direct))}
 
 
 def test_what_the_integrity_checks_find_is_chinese_too() -> None:
