@@ -101,7 +101,7 @@ export const messages = {
   "update the search engine": "更新搜索引擎",
   "clean the search engine": "清理搜索引擎",
   "move the index": "迁移索引",
-  "change of embedder": "更换嵌入模型",
+  "change of embedder": "更换模型",
   "remove old vectors": "清除旧向量",
   "find what to check": "查找待检查的来源",
   "check for changes": "检查更改",

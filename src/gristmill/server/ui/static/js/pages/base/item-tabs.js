@@ -3,7 +3,7 @@
 
 import { api, fetchAll } from "../../api.js";
 import { effect, html, signal } from "../../core.js";
-import { formatDateTime, formatDuration, problemMessage, t } from "../../i18n.js";
+import { addErrors, formatDateTime, formatDuration, language, problemMessage, t } from "../../i18n.js";
 import { button } from "../../components/button.js";
 import { dot, emptyState, relativeTime } from "../../components/status.js";
 import { showError, toast } from "../../components/toast.js";
@@ -12,6 +12,9 @@ import { live } from "../../live.js";
 import { allows } from "../../session.js";
 
 /** @import { Tone } from "../../components/status.js" */
+
+// A job of the timeline that can't be cancelled says so in the words of the queue.
+if (language === "zh") addErrors((await import("../../locales/zh-admin-errors.js")).errors);
 
 const MAX_CHARACTERS = 200_000; // shown on the page; a link opens longer content
 

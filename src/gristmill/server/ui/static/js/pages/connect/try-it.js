@@ -1,7 +1,7 @@
 // @ts-check
 /** Makes the call that a program would make, with the key alone and not with this browser's session. */
 
-import { t } from "../../i18n.js";
+import { errorMessage, t } from "../../i18n.js";
 import { mcpAddress, storeId } from "./snippets.js";
 
 /** @import { Target } from "./snippets.js" */
@@ -11,11 +11,15 @@ async function call(target, url, body) {
   /** @type {Record<string, string>} */
   const headers = { Accept: "application/json, text/event-stream", "Content-Type": "application/json" };
   if (target.key) headers.Authorization = `Bearer ${target.key}`;
-  const response = await fetch(url, { method: "POST", headers, body: JSON.stringify(body), credentials: "omit" });
+  const init = /** @type {RequestInit} */ ({ method: "POST", headers, body: JSON.stringify(body), credentials: "omit" });
+  const response = await fetch(url, init).catch(() => {
+    throw new Error(t("The server can't be reached. Try again in a moment."));
+  });
   const answer = await response.json().catch(() => ({}));
   if (response.ok) return answer;
   const detail = answer.detail ?? answer.error?.message ?? answer.error_msg;
-  throw new Error(detail ?? t("The server returned {status}.", { status: response.status }));
+  const code = answer.code ?? answer.error?.code;
+  throw new Error(detail ? errorMessage(code, detail) : t("The server returned {status}.", { status: response.status }));
 }
 
 /** @param {string} id the program @param {Target} target @returns {Promise<string>} what came back, in a sentence */
