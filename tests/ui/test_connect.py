@@ -111,6 +111,20 @@ def test_a_reader_connects_with_a_key_of_their_own_on_a_phone_in_chinese(
         expect(page.get_by_role("button", name="测试")).to_be_disabled()
         expect(page.get_by_text("请先在上方选择一个知识库")).to_be_visible()
         assert violations(page) == []
+        page.get_by_role("combobox", name="知识库").select_option(base)
+        page.get_by_role("button", name="创建密钥").click()
+        secret = page.locator(".new-key .secret").inner_text()
+        keys = api.http.get("/api/api-keys", params={"limit": 500}).json()["items"]
+        key = next(key for key in keys if secret.startswith(key["prefix"]))
+        assert api.http.delete(f"/api/api-keys/{key['id']}").status_code == 204
+        for program in ("Dify", "curl", "OpenAI (Python)"):  # what the server says is Chinese too
+            page.get_by_role("button", name=program, exact=True).click()
+            page.get_by_role("button", name="测试").click()
+            expect(page.locator(".outcome.bad")).to_contain_text("API 密钥未知、已撤销或已过期")
+        tabs.context.set_offline(True)
+        page.get_by_role("button", name="测试").click()
+        expect(page.locator(".outcome.bad")).to_contain_text("无法连接服务器")
+        tabs.context.set_offline(False)
         assert tabs.errors == []
 
 

@@ -11,15 +11,21 @@ async function call(target, url, body) {
   /** @type {Record<string, string>} */
   const headers = { Accept: "application/json, text/event-stream", "Content-Type": "application/json" };
   if (target.key) headers.Authorization = `Bearer ${target.key}`;
-  const init = /** @type {RequestInit} */ ({ method: "POST", headers, body: JSON.stringify(body), credentials: "omit" });
-  const response = await fetch(url, init).catch(() => {
+  /** @type {RequestInit} */ const request = {
+    method: "POST",
+    headers,
+    body: JSON.stringify(body),
+    credentials: "omit",
+  };
+  const response = await fetch(url, request).catch(() => {
     throw new Error(t("The server can't be reached. Try again in a moment."));
   });
   const answer = await response.json().catch(() => ({}));
   if (response.ok) return answer;
+  const { status } = response;
   const detail = answer.detail ?? answer.error?.message ?? answer.error_msg;
-  const code = answer.code ?? answer.error?.code;
-  throw new Error(detail ? errorMessage(code, detail) : t("The server returned {status}.", { status: response.status }));
+  const code = answer.code ?? answer.error?.code ?? (status === 401 ? "bad_key" : undefined); // Dify has numbers
+  throw new Error(detail ? errorMessage(code, detail) : t("The server returned {status}.", { status }));
 }
 
 /** @param {string} id the program @param {Target} target @returns {Promise<string>} what came back, in a sentence */
