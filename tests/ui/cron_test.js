@@ -8,6 +8,8 @@ Deno.test("common expressions are described in words", () => {
   /** @type {[string, string][]} */
   const descriptions = [
     ["* * * * *", "Every minute"],
+    ["*/1 * * * *", "Every minute"],
+    ["0 */1 * * *", "Every hour"],
     ["*/15 * * * *", "Every 15 minutes"],
     ["0 * * * *", "Every hour"],
     ["20 * * * *", "Every hour, at minute 20"],

@@ -90,7 +90,8 @@ Deno.test("translations use the same placeholders as their key", () => {
 });
 
 Deno.test("English messages that count something have a singular", () => {
-  const nouns = "items|chunks|files|pages|documents|characters|jobs|errors|results|attempts|deletions|images";
+  const nouns = "items|chunks|files|pages|documents|characters|jobs|errors|results|attempts|deletions|images" +
+    "|members|accounts|slots|questions|texts";
   const isCounting = new RegExp(`\\{\\w+\\} (?:\\w+ )?(?:${nouns})\\b`);
   const alwaysMany = [
     "Show all {n} characters",

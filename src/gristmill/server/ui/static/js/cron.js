@@ -46,7 +46,7 @@ function describeDays(field) {
 /** @param {string} text */
 export function describeCron(text) {
   if (!isCron(text)) return t("Not a cron expression. It needs five fields: minute hour day month weekday");
-  const [minute, hour, day, month, weekday] = text.trim().split(/\s+/);
+  const [minute, hour, day, month, weekday] = text.trim().split(/\s+/).map((field) => field.replace(/^\*\/1$/, "*"));
   const isEveryDay = day === "*" && month === "*";
   const [, everyMinute] = minute.match(/^\*\/(\d+)$/) ?? [];
   const [, everyHour] = hour.match(/^\*\/(\d+)$/) ?? [];

@@ -26,6 +26,13 @@ export const messages = {
     other: "{n} chunks of at most {size} tokens; now {now}.",
   },
   "{n} questions were deleted": { one: "{n} question was deleted", other: "{n} questions were deleted" },
+  "{n} questions made from this base": {
+    one: "{n} question made from this base",
+    other: "{n} questions made from this base",
+  },
+  "{n} members": { one: "{n} member", other: "{n} members" },
+  "{n} accounts mapped": { one: "{n} account mapped", other: "{n} accounts mapped" },
+  "{running} of {slots} slots": { one: "{running} of {slots} slot", other: "{running} of {slots} slots" },
   "{n} texts": { one: "{n} text", other: "{n} texts" },
   "{n} tokens": { one: "{n} token", other: "{n} tokens" },
   "Reindex {n} items?": { one: "Reindex {n} item?", other: "Reindex {n} items?" },

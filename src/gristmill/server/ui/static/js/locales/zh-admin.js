@@ -290,7 +290,6 @@ export const messages = {
   "{n} errors": "{n} 个错误",
   "Currently {n} jobs per minute": "当前每分钟 {n} 个任务",
   "{n} jobs are queued again": "{n} 个任务已重新排队",
-  "{n} of {of} slots": "{n} / {of} 个槽位",
   "{n} removed": "移除 {n}",
   "{n} waiting": "{n} 等待",
   "{running} of {slots} slots": "{running} / {slots} 个槽位",

@@ -62,7 +62,7 @@ export const messages = {
   "Groups of the tool": "工具中的群组",
   "Groups of the tool that access lists name:": "访问列表引用的工具群组：",
   "members not known: it shows nothing to anyone": "成员未知：不向任何人显示内容",
-  "{count} accounts mapped": "已对应 {count} 个账号",
+  "{n} accounts mapped": "已对应 {n} 个账号",
   "Line {line}": "第 {line} 行",
   "The address is not an email address.": "不是邮箱地址。",
   "Several accounts have this name. Add a column userId.": "有多个同名账号，请添加 userId 列。",

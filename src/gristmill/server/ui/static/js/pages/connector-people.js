@@ -29,7 +29,7 @@ export async function openPeopleDialog(connector) {
       const result = /** @type {Mapping} */ (await api.post(`${path}/${action}`, body));
       failed.value = result.failed;
       unmapped.value = await load();
-      toast(t("{count} accounts mapped", { count: result.mapped.length }));
+      toast(t("{n} accounts mapped", { n: result.mapped.length }));
     } catch (error) {
       showError(error);
     }

@@ -147,7 +147,10 @@ function laneName(lane) {
 /** @param {Signal<Lane>} lane @param {Resource<Queue>} queue */
 function laneRow(lane, queue) {
   const name = () => laneName(lane.value);
-  const slots = () => t("{n} of {of} slots", { n: lane.value.running, of: lane.value.slots });
+  const slots = () => {
+    const { running, slots } = lane.value;
+    return t("{running} of {slots} slots", { running: formatNumber(running), slots, n: slots });
+  };
   const graph = () => sparkline(lane.value.done, { width: 120, height: 24, label: t("Jobs done") });
   return html`
     <div class="lane" role="listitem">

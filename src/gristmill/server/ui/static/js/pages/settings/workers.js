@@ -37,7 +37,7 @@ function workerRow(worker) {
   const state = () => (worker.value.alive ? t("Running") : t("Not responding; its jobs move to other workers"));
   const slots = () => {
     const { running, slots } = worker.value;
-    return t("{running} of {slots} slots", { running: formatNumber(running), slots });
+    return t("{running} of {slots} slots", { running: formatNumber(running), slots, n: slots });
   };
   return html`
     <div class="entry" role="listitem">
