@@ -253,6 +253,7 @@ def test_chunks_are_marked_previewed_and_shared_with_a_group(page: Page, ui_url:
     chunk.get_by_role("button", name="More").click()
     page.get_by_role("menuitem", name="Disable: never answers").click()
     expect(chunk).to_contain_text("Disabled")
+    expect(chunk.get_by_role("button", name="More")).to_be_focused()
     assert violations(page) == []
     hits = api.http.post(f"/api/knowledge-bases/{base}/search", json={"query": "rye"}).json()["hits"]
     assert all("Rye" not in hit["text"] for hit in hits)

@@ -2,7 +2,7 @@
 /** The chunks of an item in order. `?chunk=` names one by id or index: it is scrolled to and highlighted. */
 
 import { api } from "../../api.js";
-import { computed, effect, html, signal } from "../../core.js";
+import { computed, each, effect, html, signal } from "../../core.js";
 import { t } from "../../i18n.js";
 import { live } from "../../live.js";
 import { button } from "../../components/button.js";
@@ -11,6 +11,7 @@ import { emptyState } from "../../components/status.js";
 import { showError } from "../../components/toast.js";
 import { setQuery } from "../../router.js";
 
+/** @import { Signal } from "../../core.js" */
 /** @import { LiveRoute } from "../../router.js" */
 
 const PAGE = 200;
@@ -70,12 +71,12 @@ export function chunksTab(id, route, canChange = false) {
     event.preventDefault();
     setQuery({ chunk: next.id });
   };
-  const row = (/** @type {Chunk} */ chunk) =>
+  const row = (/** @type {Signal<Chunk>} */ chunk) =>
     chunkRow(
       chunk,
-      () => isCurrent(chunk),
-      (element) => elements.set(chunk.id, element),
-      canChange ? (mark) => setMark(chunk, mark) : null,
+      () => isCurrent(chunk.value),
+      (element) => elements.set(chunk.peek().id, element),
+      canChange ? (mark) => setMark(chunk.peek(), mark) : null,
     );
   const setMark = async (/** @type {Chunk} */ chunk, /** @type {Chunk["mark"]} */ mark) => {
     try {
@@ -87,11 +88,13 @@ export function chunksTab(id, route, canChange = false) {
       showError(error);
     }
   };
+  const isEmpty = computed(() => isLoaded.value && !chunks.value.length);
   const content = () => {
     if (errorText.value) return emptyState("file", t("No chunks to show"), errorText.value);
-    if (isLoaded.value && !chunks.value.length) return emptyState("file", t("No chunks to show"), "");
-    return html`<ol class="chunk-rows">${chunks.value.map(row)}</ol>`;
+    if (isEmpty.value) return emptyState("file", t("No chunks to show"), "");
+    return list;
   };
+  const list = html`<ol class="chunk-rows">${each(() => chunks.value, (chunk) => chunk.id, row)}</ol>`;
   const footer = () => {
     if (!cursor.value) return null;
     const label = t("Load more ({n} shown)", { n: chunks.value.length });
@@ -100,37 +103,38 @@ export function chunksTab(id, route, canChange = false) {
   return html`<div class="chunks-list" @keydown=${move}>${content}${footer}</div>`;
 }
 
-/** @param {Chunk} chunk @param {(mark: Chunk["mark"]) => void} setMark */
-function markMenu({ mark }, setMark) {
+/** @param {Signal<Chunk>} chunk @param {(mark: Chunk["mark"]) => void} setMark */
+function markMenu(chunk, setMark) {
   return kebab(t("More"), () => [
-    mark === "pinned"
+    chunk.peek().mark === "pinned"
       ? { label: t("Unpin"), icon: "pin", onselect: () => setMark(null) }
       : { label: t("Pin: first where it fits"), icon: "pin", onselect: () => setMark("pinned") },
-    mark === "disabled"
+    chunk.peek().mark === "disabled"
       ? { label: t("Enable"), icon: "check", onselect: () => setMark(null) }
       : { label: t("Disable: never answers"), icon: "close", onselect: () => setMark("disabled") },
   ]);
 }
 
 /**
- * @param {Chunk} chunk @param {() => boolean} isCurrent @param {(element: HTMLElement) => void} ref
- * @param {((mark: Chunk["mark"]) => void) | null} setMark
+ * @param {Signal<Chunk>} row only its mark changes @param {() => boolean} isCurrent
+ * @param {(element: HTMLElement) => void} ref @param {((mark: Chunk["mark"]) => void) | null} setMark
  */
-function chunkRow(chunk, isCurrent, ref, setMark) {
+function chunkRow(row, isCurrent, ref, setMark) {
+  const chunk = row.peek();
   const marks = { disabled: t("Disabled"), pinned: t("Pinned") };
-  const mark = chunk.mark ? html`<span class="tag">${marks[chunk.mark]}</span>` : null;
+  const mark = () => (row.value.mark ? html`<span class="tag">${marks[row.value.mark]}</span>` : null);
   const choose = () => setQuery({ chunk: chunk.id });
   const page = chunk.page === null ? "" : t("page {page}", { page: chunk.page });
   const size = t("{n} characters", { n: chunk.end - chunk.start });
   return html`
-    <li class="chunk ${chunk.mark ?? ""} ${() => (isCurrent() ? "current" : "")}" ref=${ref}>
+    <li class="chunk ${() => row.value.mark ?? ""} ${() => (isCurrent() ? "current" : "")}" ref=${ref}>
       <button type="button" class="chunk-head" aria-pressed="${() => String(isCurrent())}" @click=${choose}>
         <b>#${chunk.index + 1}</b>
         <span class="cut">${chunk.headings.join(" › ")}</span>
         ${mark}
         <span class="dim">${[page, size].filter(Boolean).join(" · ")}</span>
       </button>
-      ${setMark ? markMenu(chunk, setMark) : null}
+      ${setMark ? markMenu(row, setMark) : null}
       <p>${chunk.text}</p>
     </li>
   `;
