@@ -210,12 +210,14 @@ def test_an_admin_shares_a_base_and_a_person_with_a_password_sees_it(
                 expect(theirs.get_by_role("link", name="Recipes").first).to_be_visible()
                 make_and_revoke_a_key(theirs, server.url)
                 with page.expect_response(lambda response: response.request.method == "PUT"):
+                    row.get_by_label("What Bob may do").focus()
                     row.get_by_label("What Bob may do").select_option("owner")
                 theirs.goto(f"{server.url}/b/{base}")
                 theirs.get_by_role("button", name="Settings").click()
                 expect(theirs.get_by_role("list", name="Shared with")).to_contain_text("Bob")
                 expect(theirs.get_by_role("button", name="Delete base")).to_be_visible()
                 expect(theirs.get_by_role("button", name="Preview")).to_have_count(0)  # admins only
+                expect(row.get_by_label("What Bob may do")).to_be_focused()
                 with page.expect_response(lambda response: response.request.method == "DELETE"):
                     row.get_by_role("button", name="Stop sharing with Bob").click()
                 expect(row).to_have_count(0)

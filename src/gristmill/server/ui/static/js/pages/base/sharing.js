@@ -5,10 +5,11 @@ import { api } from "../../api.js";
 import { iconButton } from "../../components/button.js";
 import { textField } from "../../components/form.js";
 import { showError } from "../../components/toast.js";
-import { html, signal } from "../../core.js";
+import { each, effect, html, signal } from "../../core.js";
 import { t } from "../../i18n.js";
 import { resource } from "../../resource.js";
 
+/** @import { Signal } from "../../core.js" */
 /** @import { Resource } from "../../resource.js" */
 /** @typedef {"reader" | "editor" | "owner"} BaseRole */
 /**
@@ -57,7 +58,7 @@ export function sharingCard(baseId, onchange) {
   return html`
     <section class="card sharing">
       <h2>${t("Shared with")}</h2>
-      ${() => shareList(shares.value.value?.items ?? [], share, stop)}
+      ${shareList(() => shares.value.value?.items ?? null, share, stop)}
       <form @submit=${submit} class="share-form">
         ${textField({
           label: t("Person or group"),
@@ -75,24 +76,31 @@ export function sharingCard(baseId, onchange) {
 }
 
 /**
- * @param {Share[]} shares @param {(principal: string, role: string) => Promise<void>} share
+ * @param {() => Share[] | null} shares null until they are known
+ * @param {(principal: string, role: string) => Promise<void>} share
  * @param {(principal: string) => Promise<void>} stop
  */
 function shareList(shares, share, stop) {
-  if (!shares.length) return html`<p class="dim">${t("Only admins see this base.")}</p>`;
-  return html`<ul aria-label="${t("Shared with")}">${shares.map((entry) => shareRow(entry, share, stop))}</ul>`;
+  const rows = each(() => shares() ?? [], (entry) => entry.principal, (entry) => shareRow(entry, share, stop));
+  return html`
+    <ul aria-label="${t("Shared with")}">${rows}</ul>
+    ${() => (shares()?.length === 0 ? html`<p class="dim">${t("Only admins see this base.")}</p>` : null)}
+  `;
 }
 
 /**
- * @param {Share} entry @param {(principal: string, role: string) => Promise<void>} share
+ * @param {Signal<Share>} row @param {(principal: string, role: string) => Promise<void>} share
  * @param {(principal: string) => Promise<void>} stop
  */
-function shareRow(entry, share, stop) {
+function shareRow(row, share, stop) {
+  const entry = row.peek();
   const name = entry.principal === EVERYONE ? t("Everyone in the organisation") : entry.name;
-  const onchange = (/** @type {Event} */ event) =>
-    share(entry.principal, /** @type {HTMLSelectElement} */ (event.target).value);
   const select = roleSelect("", entry.role ?? "", t("What {name} may do", { name }));
-  select.addEventListener("change", onchange);
+  const showRole = () => {
+    select.value = row.peek().role ?? "";
+  };
+  select.addEventListener("change", () => void share(entry.principal, select.value).then(showRole)); // as it is now
+  effect(() => row.value, showRole);
   return html`
     <li class="share">
       <span class="grow">${name} ${note(entry)}</span>
