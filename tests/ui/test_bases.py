@@ -258,6 +258,7 @@ def test_a_base_keeps_its_chunk_size_unless_it_is_changed_and_can_accept_documen
     for text, chunking in (("128", {"maxTokens": 128}), ("", {})):
         size.fill(text)
         assert save()["chunking"] == chunking
+        expect(page.get_by_role("button", name="Save")).to_be_focused()
     expect(page.get_by_label("Documents without text")).to_have_value("warn")
 
 

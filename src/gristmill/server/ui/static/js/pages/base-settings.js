@@ -110,7 +110,10 @@ function settingsForm(base, etag, loaded) {
     try {
       await api.patch(`/knowledge-bases/${base.id}`, changes, { match: etag() ?? undefined });
       const saved = await api.getWithEtag(`/knowledge-bases/${base.id}`);
-      loaded.value = saved;
+      const field = document.activeElement?.getAttribute("name");
+      loaded.value = saved; // the form is made again
+      const place = field ? `.settings [name="${field}"]` : ".settings .save button";
+      queueMicrotask(() => /** @type {HTMLElement | null} */ (document.querySelector(place))?.focus());
       putBase(saved.data);
       toast(t("Saved"));
     } catch (error) {
