@@ -442,12 +442,14 @@ def test_a_budget_is_estimated_set_used_up_and_removed(page: Page, ui_url: str, 
     row = page.get_by_role("list", name="Budgets and quotas").get_by_role("listitem").filter(has_text=name)
     expect(row).to_contain_text("1 of 1 chunks in all")
     expect(row).to_contain_text("used up")
+    row.evaluate("row => row.dataset.first = ''")
     page.get_by_role("button", name="Set a limit").click()
     form.get_by_label("At most").fill("0.0005")  # money has fractions
     form.get_by_label("Base").select_option(other_name)
     form.get_by_role("button", name="Set", exact=True).click()
     limits = page.get_by_role("list", name="Budgets and quotas")
     expect(limits.get_by_role("listitem").filter(has_text=other_name)).to_contain_text("0 of 0.0005 money a month")
+    expect(row).to_have_attribute("data-first", "")  # the same element: the focus could stay in it
 
     api.http.post(
         f"/api/knowledge-bases/{base}/items", json={"items": [{"type": "note", "content": "Bran."}]}

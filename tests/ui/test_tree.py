@@ -143,3 +143,28 @@ def test_rows_of_a_list_stay_the_same_elements_while_their_key_is_listed(page: P
       }"""
     )
     assert result == ["Cad", True, True, True, True, False, '"><b>', "<b>", "onclick takes no data"]
+
+
+def test_a_fetch_that_brings_nothing_new_changes_nothing(page: Page, ui_url: str) -> None:
+    """Pages fetch their data again every few seconds: what they show was made again each time, and the focus in it was lost."""
+    page.goto(ui_url)
+    shown = page.evaluate(
+        """async () => {
+        const script = document.querySelector("script[type=module]").src;
+        const { effect } = await import(new URL("core.js", script));
+        const { resource } = await import(new URL("resource.js", script));
+        const responses = [[{ id: 1, used: 5 }], [{ id: 1, used: 5 }], [{ id: 1, used: 6 }]];
+        const shown = [];
+        const ended = new Promise((resolve) => {
+          const list = resource(async () => responses.shift(), { rest: 0, every: () => {
+            if (responses.length) return 1;
+            setTimeout(resolve, 20);
+            return null;
+          } });
+          effect(() => list.value.value, (value) => shown.push(value?.[0].used ?? null));
+        });
+        await ended;
+        return shown;
+      }"""
+    )
+    assert shown == [None, 5, 6]

@@ -95,6 +95,7 @@ export function openPalette(start) {
         typed.value = /** @type {HTMLInputElement} */ (event.target).value;
       };
       const onkeydown = (/** @type {KeyboardEvent} */ event) => {
+        if (event.isComposing) return; // these keys choose a word of Chinese, say, and no place to go to
         const count = choices.peek().length;
         if (event.key === "ArrowDown") selected.value = (selected.peek() + 1) % count;
         else if (event.key === "ArrowUp") selected.value = (selected.peek() + count - 1) % count;

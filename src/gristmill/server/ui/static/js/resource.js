@@ -1,7 +1,8 @@
 // @ts-check
 /**
  * Data of the server, kept fresh while its page is shown: fetched again after live changes and at intervals. A fetch
- * that fails keeps the last value and sets `error`. An optimistic `update` is not overwritten by a response to an older
+ * that brings nothing new changes nothing: what is shown stays, with the focus in it. One that fails keeps the last
+ * value and sets `error`. An optimistic `update` is not overwritten by a response to an older
  * request.
  */
 
@@ -41,7 +42,8 @@ export function resource(load, options = {}) {
     const startedAt = revision;
     try {
       const loaded = await load();
-      if (startedAt === revision && !isDisposed) value.value = loaded;
+      const isNew = JSON.stringify(loaded) !== JSON.stringify(value.peek());
+      if (startedAt === revision && !isDisposed && isNew) value.value = loaded;
       error.value = null;
     } catch (failure) {
       error.value = /** @type {Error} */ (failure);

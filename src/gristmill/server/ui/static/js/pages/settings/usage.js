@@ -7,10 +7,11 @@ import { button, iconButton } from "../../components/button.js";
 import { confirm, dialog } from "../../components/dialog.js";
 import { fieldErrors, noErrors, selectField, textField } from "../../components/form.js";
 import { bar, emptyState, errorBanner } from "../../components/status.js";
-import { computed, html, signal } from "../../core.js";
+import { computed, each, html, signal } from "../../core.js";
 import { formatCost, formatDay, formatNumber, t } from "../../i18n.js";
 import { resource } from "../../resource.js";
 
+/** @import { Signal } from "../../core.js" */
 /** @import { Resource } from "../../resource.js" */
 /**
  * @typedef {{day: string, baseName: string | null, caller: string, callerName: string | null, kind: string,
@@ -36,7 +37,8 @@ export function usageSection() {
   /** @type {Resource<Limit[]>} */
   const limits = resource(async () => (await api.get("/limits")).items, { every: () => 10_000 });
   const openDialog = () => openLimitDialog(() => limits.refresh());
-  const limitRows = () => (limits.value.value ?? []).map((limit) => limitRow(limit, limits));
+  // The amount that is used changes while something is indexed; what a limit is about does not.
+  const limitRows = each(() => limits.value.value ?? [], (limit) => limit.id, (limit) => limitRow(limit, limits));
   const noLimits = () =>
     limits.value.value?.length === 0
       ? emptyState(
@@ -104,12 +106,20 @@ function usageRow(row) {
   `;
 }
 
-/** @param {Limit} limit @param {Resource<Limit[]>} limits */
-function limitRow(limit, limits) {
+/** @param {Signal<Limit>} row @param {Resource<Limit[]>} limits */
+function limitRow(row, limits) {
+  const limit = row.peek();
   const kind = limit.kind === "budget" ? t("Budget") : t("Quota");
   const name = `${kind} · ${limit.baseName ?? t("all bases")}`;
   const period = limit.kind === "quota" ? "" : limit.period === "month" ? t("a month") : t("in all");
-  const share = limit.amount ? Math.min(100, (100 * limit.used) / limit.amount) : 100;
+  const format = limit.measure === "money" ? formatCost : formatNumber;
+  const share = () => row.value.amount ? Math.min(100, (100 * row.value.used) / row.value.amount) : 100;
+  const amount = () =>
+    t("{used} of {amount} {measure}", {
+      used: format(row.value.used),
+      amount: format(row.value.amount),
+      measure: t(limit.measure),
+    });
   const remove = async () => {
     const isConfirmed = await confirm({
       title: t("Remove this limit?"),
@@ -123,14 +133,10 @@ function limitRow(limit, limits) {
   return html`
     <div class="entry" role="listitem">
       <span class="grow two-line">
-        <b class="cut">${name} ${limit.usedUp ? html`<span class="chip">${t("used up")}</span>` : null}</b>
-        <span class="dim cut">${t("{used} of {amount} {measure}", {
-          used: (limit.measure === "money" ? formatCost : formatNumber)(limit.used),
-          amount: (limit.measure === "money" ? formatCost : formatNumber)(limit.amount),
-          measure: t(limit.measure),
-        })} ${period}</span>
+        <b class="cut">${name} ${() => (row.value.usedUp ? html`<span class="chip">${t("used up")}</span>` : null)}</b>
+        <span class="dim cut">${amount} ${period}</span>
       </span>
-      ${bar(() => share, limit.usedUp ? "failed" : "running")}
+      ${bar(share, () => (row.value.usedUp ? "failed" : "running"))}
       ${iconButton(t("Remove {name}", { name }), "trash", remove)}
     </div>
   `;
