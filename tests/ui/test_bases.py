@@ -336,6 +336,9 @@ def test_the_palette_goes_to_a_base_by_its_name(
     expect(page.get_by_role("link", name=re.compile("Filled")).first).to_be_visible()
     page.keyboard.press("Control+k")
     page.get_by_role("combobox").fill("Fill")
+    composing = {"key": "Enter", "isComposing": True}  # chooses a Chinese word
+    page.get_by_role("combobox").dispatch_event("keydown", composing)
+    expect(page.get_by_role("dialog", name="Go to")).to_be_visible()
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(f"/b/{base}"))
     page.get_by_role("button", name="Go to …").click()  # the sidebar hints at both keys

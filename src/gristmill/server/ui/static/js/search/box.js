@@ -39,6 +39,7 @@ export function searchBox(route, label) {
     timer = setTimeout(() => setQuery({ q: field.value, limit: null, ask: null }), TYPING_DELAY);
   };
   const onkeydown = (/** @type {KeyboardEvent} */ event) => {
+    if (event.isComposing) return; // arrows choose a word of Chinese, say, and no hit
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return moveBetweenHits(event);
     event.preventDefault();
     loadCapabilities().then(() => canAsk() && ask());

@@ -87,6 +87,7 @@ function documentPicker(base, choose, ontype) {
     ontype();
   };
   const onkeydown = (/** @type {KeyboardEvent} */ event) => {
+    if (event.isComposing) return;
     const count = Math.max(1, matches.peek().length);
     if (event.key === "ArrowDown") selected.value = (selected.peek() + 1) % count;
     else if (event.key === "ArrowUp") selected.value = (selected.peek() + count - 1) % count;
