@@ -5,7 +5,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.thorough import IS_THOROUGH
 from tests.ui.harness import PHONE, WIDE, ApiHelper, profile

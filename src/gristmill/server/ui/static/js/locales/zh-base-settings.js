@@ -6,6 +6,8 @@
 
 /** @import { Messages } from "../i18n.js" */
 export const messages = {
+  "Someone changed these settings meanwhile. Reload the page to see them, then make your changes again.":
+    "有人在此期间更改了这些设置。请重新加载页面查看，然后再次更改。",
   "Only owners of the base and admins change its settings.": "只有知识库的所有者和管理员可以更改其设置。",
   "Synonyms (one group per line, with commas)": "同义词（每行一组，用逗号分隔）",
   "A search for one of them finds the others, with less weight.": "搜索其中一个词也会找到其他词，权重较低。",

@@ -31,13 +31,15 @@ export function page(route) {
   const canManage = mayManage(ownRole(id));
   setPageTitle(() => t("Settings of {name}", { name: base.value?.name ?? "" }));
   const loaded = signal(/** @type {{data: Base, etag: string | null} | null} */ (null));
-  // Sharing changes the version of the base, but nothing that the form shows.
+  // Sharing changes the version of the base, but nothing that the form shows. If someone else has changed that, the old
+  // version stays: saving is refused, and does not take back what they did.
   let etag = /** @type {string | null} */ (null);
   effect(() => {
     etag = loaded.value?.etag ?? null;
   });
   const refreshEtag = async () => {
-    etag = (await api.getWithEtag(`/knowledge-bases/${id}`)).etag;
+    const fresh = await api.getWithEtag(`/knowledge-bases/${id}`);
+    if (formOf(fresh.data) === formOf(loaded.peek()?.data)) etag = fresh.etag;
   };
   api.getWithEtag(`/knowledge-bases/${id}`).then(
     (response) => (loaded.value = response),
@@ -70,6 +72,9 @@ export function page(route) {
 
 const refusedNotice = () =>
   emptyState("key", t("This page is for admins"), t("Only owners of the base and admins change its settings."));
+
+/** @param {Base} [base] What of a base the form shows. */
+const formOf = (base) => JSON.stringify([base?.name, base?.chunking, base?.onRestart, base?.settings]);
 
 /**
  * The changes that the form asks for, as the API takes them. The chunk size only if someone changed it: the default
@@ -117,7 +122,10 @@ function settingsForm(base, etag, loaded) {
       putBase(saved.data);
       toast(t("Saved"));
     } catch (error) {
-      errorText.value = /** @type {ApiError} */ (error).message;
+      const isOutdated = /** @type {ApiError} */ (error).status === 412;
+      errorText.value = isOutdated
+        ? t("Someone changed these settings meanwhile. Reload the page to see them, then make your changes again.")
+        : /** @type {ApiError} */ (error).message;
     }
   };
   return html`
