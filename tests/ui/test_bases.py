@@ -262,23 +262,6 @@ def test_a_base_keeps_its_chunk_size_unless_it_is_changed_and_can_accept_documen
     expect(page.get_by_label("Documents without text")).to_have_value("warn")
 
 
-def test_settings_that_someone_else_has_changed_are_not_taken_back(page: Page, ui_url: str, api: ApiHelper) -> None:
-    """Two windows with the settings of a base. Sharing it does not let the older one overwrite what the other saved."""
-    base = api.create_base("Two windows")
-    page.goto(f"{ui_url}/b/{base}/settings")
-    expect(page.get_by_label("Synonyms")).to_have_value("")
-    theirs = {"settings": {"synonyms": [["mill", "grinder"]]}}
-    assert api.http.patch(f"/api/knowledge-bases/{base}", json=theirs).is_success
-    page.get_by_label("Person or group").fill("ann@x.org")
-    page.get_by_role("button", name="Share", exact=True).click()
-    expect(page.get_by_role("button", name="Stop sharing with ann@x.org")).to_be_visible()
-    page.get_by_label("Name", exact=True).fill("One window")
-    page.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("alert").filter(has_text="Someone changed these settings meanwhile.")).to_be_visible()
-    shown = api.http.get(f"/api/knowledge-bases/{base}").json()
-    assert (shown["name"], shown["settings"]["synonyms"]) == ("Two windows", [["mill", "grinder"]])
-
-
 def test_what_people_search_for_is_kept_shown_and_deleted_if_the_owner_wants_it(
     page: Page, ui_url: str, api: ApiHelper
 ) -> None:

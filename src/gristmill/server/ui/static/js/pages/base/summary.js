@@ -11,7 +11,7 @@ import { icon } from "../../components/icon.js";
 import { stackedBar } from "../../components/status.js";
 import { showError, toast } from "../../components/toast.js";
 import { STATUSES } from "./toolbar.js";
-import { pending } from "./upload.js";
+import { pendingIn } from "./upload.js";
 
 /** @import { ApiError } from "../../api.js" */
 /** @import { Base } from "../../bases.js" */
@@ -33,7 +33,7 @@ const MIN_ITEMS_FOR_ETA = 20; // a remaining time is only shown from this many i
 function overallProgress(base) {
   const current = base.value;
   if (!current) return 0;
-  const [arrived, uploading] = [leafCount(current), pending.value];
+  const [arrived, uploading] = [leafCount(current), pendingIn(current.id)];
   return arrived + uploading ? (current.progress * arrived) / (arrived + uploading) : current.progress;
 }
 
@@ -55,8 +55,9 @@ export function summary(base, queue) {
         <dd>${() => (base.value ? formatNumber(value()) : "–")}</dd>
       </div>
     `;
+  const uploading = () => pendingIn(base.value?.id ?? "");
   const percent = () => {
-    if (!total() && !pending.value) return "–";
+    if (!total() && !uploading()) return "–";
     return `${formatNumber(Number(overallProgress(base).toFixed(1)))}%`;
   };
   return html`
@@ -73,16 +74,19 @@ export function summary(base, queue) {
           <span class="dim small-text">${t("Overall progress")}${() => describePace(queue)}</span>
           <b>${percent}</b>
         </div>
-        ${stackedBar(t("Overall progress"), () => barParts(count))}
+        ${stackedBar(t("Overall progress"), () => barParts(count, uploading()))}
       </div>
     </div>
   `;
 }
 
-/** @param {(statuses: string[]) => number} count @returns {{tone: Tone, share: number, label: string}[]} */
-function barParts(count) {
+/**
+ * @param {(statuses: string[]) => number} count @param {number} uploading files
+ * @returns {{tone: Tone, share: number, label: string}[]}
+ */
+function barParts(count, uploading) {
   const [ok, running, failed] = [count(["completed"]), count(STATUSES.processing), count(STATUSES.failed)];
-  const queued = count(STATUSES.queued) + pending.value;
+  const queued = count(STATUSES.queued) + uploading;
   const isEmpty = ok + running + failed + queued === 0;
   return [
     { tone: "ok", share: ok, label: t("{n} indexed", { n: ok }) },

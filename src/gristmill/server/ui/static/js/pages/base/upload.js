@@ -28,13 +28,22 @@ const MAX_BATCH_FILES = 250; // per request; the server accepts 1,000
 const MAX_BATCH_BYTES = 64e6;
 const CONCURRENCY = 2;
 
-/** The number of files that have not arrived yet. */
-export const pending = signal(0);
+/** How many files have not arrived yet, by base. */
+const pending = signal(/** @type {Record<string, number>} */ ({}));
+
+/** @param {string} base How many files have not arrived in it yet. */
+export const pendingIn = (base) => pending.value[base] ?? 0;
+
+/** @param {string} base @param {number} n */
+function addPending(base, n) {
+  pending.value = { ...pending.peek(), [base]: (pending.peek()[base] ?? 0) + n };
+}
+
 const uploads = signal(/** @type {UploadState[]} */ ([]));
 let nextId = 1;
 
 addEventListener("beforeunload", (event) => {
-  if (pending.peek()) event.preventDefault(); // what has not arrived would be lost without a word
+  if (Object.values(pending.peek()).some(Boolean)) event.preventDefault(); // they would be lost
 });
 
 /** @param {number} id */
@@ -96,7 +105,7 @@ async function sendBatches(base, queue, tree) {
   /** @type {UploadState} */
   let state = { id: nextId++, base, ...counts, failed: [], retryable: [], abort: new AbortController() };
   uploads.value = [...uploads.peek(), state];
-  pending.value += files;
+  addPending(base, files);
   /** @type {Map<UploadBatch, number>} */ const sentBytes = new Map();
   const update = (/** @type {Partial<UploadState>} */ changes) => {
     state = { ...state, sent: [...sentBytes.values()].reduce((a, b) => a + b, 0), ...changes };
@@ -150,7 +159,7 @@ async function sendBatch(base, batch, tree, sentBytes, state, update) {
   }
   // Before they stop counting as pending. If it can't be fetched, the next change of the base brings it.
   await api.get(`/knowledge-bases/${base}`).then(putBase, () => {});
-  pending.value -= batch.files.length;
+  addPending(base, -batch.files.length);
 }
 
 /** @param {UploadBatch} batch */
