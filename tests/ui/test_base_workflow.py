@@ -69,7 +69,7 @@ def test_uploads_that_overlap_have_failures_of_their_own_and_stop_as_a_whole(
     page: Page, ui_url: str, api: ApiHelper
 ) -> None:
     """The end of one says nothing of the other, and what was refused stays; Stop also ends what was not begun."""
-    base = api.create_base("Two drops")
+    base, _ = api.create_base("Two drops"), api.create_base("No drops")
     waiting: list[Route] = []
     page.route("**/files", lambda route: waiting.append(route))
     page.goto(f"{ui_url}/b/{base}")
@@ -79,6 +79,9 @@ def test_uploads_that_overlap_have_failures_of_their_own_and_stop_as_a_whole(
         with page.expect_request("**/files"):
             page.evaluate(_DROP, [[name, f"# {name}"] for name in names])
         expect(panels).to_have_count(count)
+    page.get_by_role("link", name="No drops").click()
+    expect(page.locator(".overall b")).to_have_text("–")  # what another base waits for does not count
+    page.get_by_role("link", name="Two drops").click()
     waiting[0].continue_()
     expect(page.get_by_text("Added 2 files")).to_be_visible()
     expect(panels).to_have_count(1)

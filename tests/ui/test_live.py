@@ -141,6 +141,10 @@ def test_a_visitor_without_a_key_signs_in_and_returns_to_the_page(
     expect(page.get_by_role("list", name="API keys").get_by_role("listitem").first).to_be_visible()
     assert page.evaluate("document.cookie") == ""
     page.goto(f"{url}/settings/general")
+    page.context.set_offline(True)
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.locator(".toast.bad")).to_contain_text("can't be reached")  # and does not look signed out
+    page.context.set_offline(False)
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", name="Sign in to Gristmill")).to_be_visible()
     assert httpx.get(f"{url}/api/session", trust_env=False, verify=False).status_code == 401

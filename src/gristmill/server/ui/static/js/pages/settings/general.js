@@ -64,7 +64,7 @@ const themeField = () =>
 
 function account() {
   const signOut = async () => {
-    await api.delete("/session").catch(showError);
+    if (!(await endSession("/session"))) return;
     const methods = session.peek()?.user?.source === "oidc"
       ? await api.get("/session/methods").catch(() => null)
       : null;
@@ -87,11 +87,21 @@ function account() {
   };
 }
 
+/** @param {string} path Whether the session has ended. If not, the page must not look as if it had. */
+async function endSession(path) {
+  try {
+    await api.delete(path);
+    return true;
+  } catch (error) {
+    showError(error);
+    return false;
+  }
+}
+
 /** @param {SessionUser} user @param {string} role @param {() => Promise<void>} signOut */
 function userAccount(user, role, signOut) {
   const signOutEverywhere = async () => {
-    await api.delete("/session/all").catch(showError);
-    location.assign("/sign-in");
+    if (await endSession("/session/all")) location.assign("/sign-in");
   };
   return html`
     <p>${t("Signed in as {name} ({email}, role: {role}).", { name: user.name, email: user.email, role: t(role) })}</p>
