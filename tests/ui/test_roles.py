@@ -271,23 +271,31 @@ def test_an_admin_edits_a_person_and_sets_a_new_password(page: Page, ui_url: str
     assert api.http.delete(f"/api/users/{user}").status_code < 300
 
 
-def test_a_message_is_shown_above_an_open_dialog(page: Page, ui_url: str, api: ApiHelper) -> None:
-    """A dialog makes everything outside it inert: what went wrong could neither be read nor closed."""
+def test_members_of_a_group_are_found_on_the_server_and_messages_are_above_the_dialog(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    """Also a user whom the page does not list. A dialog makes everything outside it inert: what went wrong could not be read there."""
     name = uuid4().hex[:8]
     group = api.http.post("/api/groups", json={"name": name}).json()["id"]
     page.goto(f"{ui_url}/settings/people")
     page.get_by_role("listitem").filter(has_text=name).get_by_role("button", name="Members").click()
+    user = api.http.post("/api/users", json={"email": f"{name}@example.org"}).json()["id"]
     dialog = page.get_by_role("dialog", name=f"Members of {name}")
+    dialog.get_by_label("Person or group").fill(f"{name}@example.org")
+    dialog.get_by_role("button", name="Add").click()
+    expect(dialog.get_by_role("listitem")).to_contain_text(f"{name}@example.org")
     dialog.get_by_label("Person or group").fill(name)
     dialog.get_by_role("button", name="Add").click()
-    message = page.get_by_role("status").filter(has_text="itself")
-    expect(message).to_be_visible()
+    expect(dialog.get_by_role("alert")).to_contain_text("can't be a member of itself")
+    assert api.http.delete(f"/api/groups/{group}").is_success
+    dialog.get_by_role("button", name=f"Remove {name}").click()
+    message = page.locator(".toast.bad", has_text="There is no group")
     assert violations(page) == []
     message.get_by_role("button", name="Close").click()
     expect(message).to_have_count(0)
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
-    assert api.http.delete(f"/api/groups/{group}").status_code < 300
+    assert api.http.delete(f"/api/users/{user}").is_success
 
 
 def test_a_person_makes_a_key_of_their_own_on_the_page_that_connects(

@@ -37,7 +37,7 @@ export function peopleSection() {
   const groupRows = each(
     () => groups.value.value ?? [],
     (group) => group.id,
-    (group) => groupRow(group, groups, users),
+    (group) => groupRow(group, groups),
   );
   return html`
     ${() => errorBanner(users.error.value ?? groups.error.value)}
@@ -46,14 +46,23 @@ export function peopleSection() {
       ${button(t("New user"), newUser, { icon: "plus", small: true })}
     </div>
     <div class="rows first" role="list" aria-label="${t("Users")}">${userRows}</div>
-    ${() => (users.value.value?.length === 0 ? noUsers() : null)}
+    ${() => listEnd(users.value.value, noUsers)}
     <div class="section">
       <h2>${t("Groups")}</h2>
       ${button(t("New group"), newGroup, { icon: "plus", small: true })}
     </div>
     <div class="rows" role="list" aria-label="${t("Groups")}">${groupRows}</div>
-    ${() => (groups.value.value?.length === 0 ? noGroups() : null)}
+    ${() => listEnd(groups.value.value, noGroups)}
   `;
+}
+
+const SHOWN = 1000;
+
+/** @param {unknown[] | null} list @param {() => Node} empty What is below a list: nothing, or why it ends. */
+function listEnd(list, empty) {
+  if (list?.length === 0) return empty();
+  if ((list?.length ?? 0) < SHOWN) return null;
+  return html`<p class="foot dim small-text">${t("The first {count} are shown.", { count: list?.length })}</p>`;
 }
 
 const noUsers = () =>
@@ -99,8 +108,8 @@ function userRow(user, users) {
   `;
 }
 
-/** @param {Signal<Group>} group @param {Resource<Group[]>} groups @param {Resource<User[]>} users */
-function groupRow(group, groups, users) {
+/** @param {Signal<Group>} group @param {Resource<Group[]>} groups */
+function groupRow(group, groups) {
   const { id, name } = group.peek();
   const remove = async () => {
     const isConfirmed = await confirm({
@@ -110,7 +119,7 @@ function groupRow(group, groups, users) {
     });
     if (isConfirmed) await change(groups, () => api.delete(`/groups/${id}`));
   };
-  const openMembers = () => openMembersDialog(group.peek(), groups, users);
+  const openMembers = () => openMembersDialog(group.peek(), groups);
   return html`
     <div class="entry" role="listitem">
       ${icon("base")}
@@ -225,8 +234,19 @@ function openForm(title, errors, fields, save, action) {
   });
 }
 
-/** @param {Group} group @param {Resource<Group[]>} groups @param {Resource<User[]>} users */
-function openMembersDialog(group, groups, users) {
+/**
+ * The user with an address, or the group of a name. The server is asked: the page lists only the first of many.
+ * @param {string} text in small letters
+ */
+async function findMember(text) {
+  const user = (await fetchAll("/users", { q: text })).find((entry) => entry.email === text);
+  if (user) return { userIds: [user.id], groupIds: [] };
+  const child = (await fetchAll("/groups", { q: text })).find((entry) => entry.name.toLowerCase() === text);
+  return child ? { userIds: [], groupIds: [child.id] } : null;
+}
+
+/** @param {Group} group @param {Resource<Group[]>} groups */
+function openMembersDialog(group, groups) {
   const path = `/groups/${group.id}/members`;
   /** @type {Resource<Member[]>} */
   const members = resource(() => fetchAll(path));
@@ -235,16 +255,19 @@ function openMembersDialog(group, groups, users) {
     event.preventDefault();
     const form = /** @type {HTMLFormElement} */ (event.target);
     const text = String(new FormData(form).get("member")).trim().toLowerCase();
-    const user = users.value.peek()?.find((entry) => entry.email === text);
-    const child = groups.value.peek()?.find((entry) => entry.name.toLowerCase() === text);
-    if (!user && !child) {
-      errorText.value = t("There is no user with this address, and no group of this name.");
-      return;
-    }
     errorText.value = "";
-    const body = user ? { userIds: [user.id], groupIds: [] } : { userIds: [], groupIds: [child?.id] };
-    await change(members, () => api.post(path, body));
-    form.reset();
+    try {
+      const added = await findMember(text);
+      if (!added) {
+        errorText.value = t("There is no user with this address, and no group of this name.");
+        return;
+      }
+      await api.post(path, added);
+      form.reset();
+    } catch (error) {
+      errorText.value = /** @type {Error} */ (error).message;
+    }
+    await members.refresh();
     groups.refresh();
   };
   const removeMember = async (/** @type {Member} */ member) => {
