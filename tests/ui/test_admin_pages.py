@@ -4,13 +4,14 @@ import re
 from datetime import date
 from uuid import uuid4
 
+import psycopg
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.connectors.fakes.github import FakeGitHub
 from tests.connectors.fakes.tool import serve_fake
 from tests.embedding import endpoint
-from tests.ui.harness import ApiHelper, profile, violations
+from tests.ui.harness import ApiHelper, ServerSetup, profile, violations
 from tests.wait_until import wait_without_loop
 
 _ALL_DIED_AGAIN = """async (url) => {
@@ -287,9 +288,17 @@ def test_actions_of_a_pane_wait_for_what_they_act_on(
 # ── settings ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_key_is_shown_once_and_revoked(page: Page, ui_url: str, api: ApiHelper) -> None:
-    name = unique_name("key")
+def test_a_key_is_shown_once_and_revoked(
+    page: Page, ui_url: str, api: ApiHelper, ui_setup: ServerSetup
+) -> None:
+    name, old = unique_name("key"), unique_name("old")
+    assert api.http.post("/api/api-keys", json={"name": old, "role": "reader"}).is_success
+    with psycopg.connect(ui_setup.env["GRISTMILL_DATABASE_URL"]) as connection:
+        connection.execute(
+            "update api_key set expires_at = now() - interval '3 days' where name = %s", (old,)
+        )
     page.goto(f"{ui_url}/settings/keys")
+    expect(page.get_by_role("listitem").filter(has_text=old)).to_contain_text("expired 3 days ago")
     page.get_by_role("button", name="New key").first.click()
     form = page.get_by_role("dialog")
     form.get_by_label("Name", exact=True).fill(name)

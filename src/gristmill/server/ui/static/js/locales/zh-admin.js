@@ -262,6 +262,7 @@ export const messages = {
   cancelled: "已取消",
   editor: "编辑者",
   expires: "到期：",
+  expired: "已过期：",
   "first failed": "首次失败于",
   idle: "空闲",
   "checking for deleted documents": "正在检查已删除的文档",

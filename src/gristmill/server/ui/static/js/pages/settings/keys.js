@@ -74,6 +74,9 @@ async function revoke(path, key, keys) {
   await keys.update(optimistic, () => api.delete(`${path}/${key.id}`));
 }
 
+/** @param {string} when */
+const expiryWord = (when) => (Date.parse(when) > Date.now() ? t("expires") : t("expired"));
+
 /** @param {Signal<Key>} key @param {() => void} onrevoke */
 function keyRow(key, onrevoke) {
   const { name, prefix } = key.peek();
@@ -81,7 +84,9 @@ function keyRow(key, onrevoke) {
   const lastUse = () =>
     key.value.lastUsedAt ? html`${t("used")} ${relativeTime(() => key.value.lastUsedAt)}` : t("never used");
   const expiry = () =>
-    key.value.expiresAt ? html`<br>${t("expires")} ${relativeTime(() => key.value.expiresAt)}` : null;
+    key.value.expiresAt
+      ? html`<br>${expiryWord(key.value.expiresAt)} ${relativeTime(() => key.value.expiresAt)}`
+      : null;
   return html`
     <div class="entry" role="listitem">
       ${icon("key")}
