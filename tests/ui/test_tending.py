@@ -113,7 +113,10 @@ def test_a_deletion_is_undone_or_sent_when_the_page_is_left(page: Page, ui_url: 
 def test_thousands_are_selected_sorted_and_deleted(page: Page, ui_url: str, api: ApiHelper) -> None:
     """A range over rows that were never visible, and all that a filter matches; the order of any column stays in the address."""
     base = api.create_base("Hundreds")
-    notes = [{"type": "note", "title": f"log {n:04}", "content": f"rye {n}"} for n in range(600)]
+    notes: list[dict[str, object]] = [
+        {"type": "note", "title": f"log {n:04}", "content": f"rye {n}"} for n in range(600)
+    ]
+    notes[300] |= {"metadata": {"tags": ["stale"]}}
     api.http.post(
         f"/api/knowledge-bases/{base}/items", json={"items": [*notes, {"type": "folder", "title": "a shelf"}]}
     )
@@ -145,6 +148,11 @@ def test_thousands_are_selected_sorted_and_deleted(page: Page, ui_url: str, api:
     page.get_by_role("treegrid").focus()
     page.keyboard.press("ControlOrMeta+a")
     expect(page.get_by_text("600 selected")).to_be_visible()
+    page.keyboard.press("t")
+    page.get_by_role("dialog", name="Tags").get_by_label("stale").check()  # of a row that was never visible
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Changed the tags of 1 item")).to_be_visible()
+    page.get_by_role("treegrid").focus()
     page.keyboard.press("Delete")
     page.get_by_role("dialog", name="Delete 600 items?").get_by_role("button", name="Delete").click()
     page.goto("about:blank")

@@ -138,17 +138,19 @@ async function foldersOf(base) {
   return items.map((item) => ({ id: item.id, label: path(item) })).sort((a, b) => a.label.localeCompare(b.label));
 }
 
-/** @param {string} base @param {Chosen} chosen @param {Item[]} items @param {Tree} tree @param {() => void} [ondone] */
-export async function openTags(base, chosen, items, tree, ondone) {
+/**
+ * @param {string} base @param {Chosen} chosen @param {number} n @param {Item[]} items those of them that are loaded
+ * @param {Tree} tree
+ */
+export async function openTags(base, chosen, n, items, tree) {
   /** @type {{tag: string, items: number}[]} */ let known = [];
   try {
     known = (await api.get(`/knowledge-bases/${base}/tags`)).items;
   } catch {
     // tags can be typed without suggestions
   }
-  const before = items.length === 1 ? tagsOf(items[0]) : [];
   const list = "known-tags";
-  const removable = [...new Set(items.flatMap(tagsOf))];
+  const removable = items.length < n ? known.map(({ tag }) => tag) : [...new Set(items.flatMap(tagsOf))];
   const fields = () => [
     textField({
       label: t("Add tags"),
@@ -157,7 +159,7 @@ export async function openTags(base, chosen, items, tree, ondone) {
       hint: t("Separate several tags by commas. Searches can filter by them."),
     }),
     html`<datalist id="${list}">${known.map(({ tag }) => html`<option value="${tag}"></option>`)}</datalist>`,
-    removable.length ? removeFields(removable, before) : null,
+    removable.length ? removeFields(removable) : null,
   ];
   formDialog(t("Tags"), t("Save"), fields, async (form) => {
     const add = String(form.get("add")).split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean);
@@ -165,14 +167,13 @@ export async function openTags(base, chosen, items, tree, ondone) {
     if (!add.length && !remove.length) return;
     const changed = await api.post(`/knowledge-bases/${base}/items/tag`, { ...chosen, add, remove });
     toast(t("Changed the tags of {n} items", { n: changed.itemIds.length }));
-    ondone?.();
     const ids = changed.itemIds.slice(0, 100);
     if (ids.length) tree.apply((await api.get(`/knowledge-bases/${base}/tree`, { ids })).items);
   });
 }
 
-/** @param {string[]} tags @param {string[]} _before */
-function removeFields(tags, _before) {
+/** @param {string[]} tags */
+function removeFields(tags) {
   const boxes = tags.map((tag) =>
     html`
       <label

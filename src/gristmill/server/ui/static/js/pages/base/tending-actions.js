@@ -51,7 +51,7 @@ export function tendingActions(base, tree, selection, current) {
     /** @param {string[]} ids */
     tag: async (ids) => {
       const items = ids.flatMap((id) => tree.byId.get(id)?.item ?? []);
-      await (await dialogs()).openTags(base, chosen(ids), items, tree);
+      await (await dialogs()).openTags(base, chosen(ids), count(ids), items, tree);
     },
     /** @param {string} tag */
     filterByTag: (tag) => setQuery({ tag }, { push: true }),
