@@ -241,6 +241,8 @@ def test_items_are_tended_on_a_phone_in_chinese(browser: Browser, ui_url: str, a
         page = tabs.open(f"{ui_url}/b/{base}")
         row = page.get_by_role("row", name=re.compile("磨坊"))
         row.get_by_role("button", name="更多").click()
+        expect(page.get_by_role("menuitem", name="重命名")).to_be_visible()
+        assert violations(page) == []
         page.get_by_role("menuitem", name="重命名").click()
         page.get_by_label("标题").fill("水车")
         assert violations(page) == []
@@ -249,6 +251,10 @@ def test_items_are_tended_on_a_phone_in_chinese(browser: Browser, ui_url: str, a
         page.get_by_role("button", name="排序").click()
         page.get_by_role("menuitem", name="大小").click()
         expect(page).to_have_url(re.compile("sort=-size"))
+        page.set_viewport_size({"width": 320, "height": 640})
+        page.keyboard.press("?")  # longer than the page: it can be scrolled by keys
+        expect(page.get_by_role("dialog", name="键盘快捷键")).to_be_visible()
+        assert violations(page) == []
         assert tabs.errors == []
 
 

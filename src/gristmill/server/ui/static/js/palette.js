@@ -190,5 +190,5 @@ export function openKeyboardHelp() {
       <dd>${description}</dd>
     `
   );
-  dialog(t("Keyboard shortcuts"), () => html`<dl class="dialog-body keys">${rows}</dl>`);
+  dialog(t("Keyboard shortcuts"), () => html`<dl class="dialog-body keys" tabindex="0">${rows}</dl>`);
 }

@@ -49,7 +49,8 @@ export function openMenu(anchor, entries) {
     menu.remove();
     if (hadFocus && anchor instanceof HTMLElement) anchor.focus();
   });
-  document.body.append(menu);
+  // In a landmark of the page, or in the dialog that lets nothing outside be used.
+  (anchor.closest("dialog") ?? document.querySelector("main") ?? document.body).append(menu);
   const anchorBox = anchor.getBoundingClientRect();
   menu.showPopover();
   const menuBox = menu.getBoundingClientRect();
