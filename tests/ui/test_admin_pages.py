@@ -342,13 +342,16 @@ def test_an_embedder_is_stored_used_changed_and_deleted(page: Page, ui_url: str,
         page.goto(f"{ui_url}/settings/models")
         page.get_by_role("button", name="New embedder").click()
         form = page.get_by_role("dialog")
-        form.get_by_label("Name", exact=True).fill(name)
+        form.get_by_label("Name", exact=True).fill("my model")
         form.get_by_label("Model", exact=True).fill("hashed")
         form.get_by_label("URL").fill(running.url)
         form.get_by_label("API key").fill("sk-typed")
         form.get_by_label("Languages").fill("en, xx")
         form.get_by_label("Price of a million tokens").fill("0.02")
         assert violations(page) == []
+        form.get_by_role("button", name="Create", exact=True).click()
+        expect(form.get_by_role("alert")).to_contain_text("may contain only letters, digits, dots, hyphens")
+        form.get_by_label("Name", exact=True).fill(name)
         form.get_by_role("button", name="Create", exact=True).click()
         expect(form.get_by_role("alert")).to_contain_text("There is no language 'xx' here.")
         form.get_by_label("Languages").fill("en, zh")
@@ -457,7 +460,9 @@ def test_a_budget_is_estimated_set_used_up_and_removed(page: Page, ui_url: str, 
     form.get_by_label("Base").select_option(other_name)
     form.get_by_role("button", name="Set", exact=True).click()
     limits = page.get_by_role("list", name="Budgets and quotas")
-    expect(limits.get_by_role("listitem").filter(has_text=other_name)).to_contain_text("0 of 0.0005 money a month")
+    expect(limits.get_by_role("listitem").filter(has_text=other_name)).to_contain_text(
+        "0 of 0.0005 money a month"
+    )
     expect(row).to_have_attribute("data-first", "")  # the same element: the focus could stay in it
 
     api.http.post(

@@ -1,5 +1,6 @@
 """Embedders, and the test of one."""
 
+import re
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -29,6 +30,17 @@ def _validate_url(text: str) -> str:
 
 
 # One segment of a path, and no option of a command.
+_NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+
+
+def _validate_name(text: str) -> str:
+    if not re.fullmatch(_NAME, text):
+        raise ValueError(
+            "may contain only letters, digits, dots, hyphens and underscores of ASCII, at most 100, and must begin with a letter or digit"
+        )
+    return text
+
+
 def _validate_key(key: SecretStr) -> SecretStr:
     """It is sent in a header."""
     if not all("!" <= letter <= "~" for letter in key.get_secret_value()):
@@ -36,7 +48,9 @@ def _validate_key(key: SecretStr) -> SecretStr:
     return key
 
 
-EmbedderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+EmbedderName = Annotated[
+    str, Field(json_schema_extra={"pattern": f"^{_NAME}$"}), AfterValidator(_validate_name)
+]
 Url = Annotated[str, StringConstraints(min_length=1, max_length=2_000), AfterValidator(_validate_url)]
 Model = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 ApiKeyText = Annotated[

@@ -307,6 +307,10 @@ export const fields = /** @type {[RegExp, string][]} */ ([
   [/^must not contain a user or password/, "地址中不能含有用户名或密码。"],
   [/^must contain only printable ASCII/, "只能含有可打印的 ASCII 字符，其他字符请用百分号编码。"],
   [/^must be an address without query/, "地址不能含有查询、片段、空格或特殊字符。"],
+  [
+    /^may contain only letters, digits, dots/,
+    "只能含有 ASCII 字母、数字、点、连字符和下划线，最多 100 个，且须以字母或数字开头。",
+  ],
   [/^may contain only letters, digits and signs of ASCII/, "只能含有 ASCII 字母、数字和符号，不能有空格。"],
   [/^must be text$/, "须为文本。"],
   [/^must be valid /, "内容的编码或格式有误。"],
