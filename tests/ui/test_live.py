@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, FilePayload, Page, expect
 
 from gristmill.db import Database
 from gristmill.identity import LOCAL_ORG
@@ -68,6 +68,26 @@ def test_a_restart_shows_a_banner_and_the_page_catches_up(
             assert page.evaluate("window.same") is True
             expect(undrawn).to_have_count(0)
         assert tabs.errors == []
+
+
+def test_what_a_proxy_answers_for_the_server_is_said_in_words(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    """While the server restarts, a proxy answers with a page of its own, and so it does to what is too large for it."""
+    base = api.create_base("Behind a proxy")
+    page.route(
+        "**/api/knowledge-bases?*", lambda route: route.fulfill(status=502, body="<html>Bad Gateway</html>")
+    )
+    page.goto(ui_url)
+    expect(page.get_by_role("main")).to_contain_text("The server can't be reached. Try again in a moment.")
+    page.unroute("**/api/knowledge-bases?*")
+    page.goto(f"{ui_url}/b/{base}?add=file")
+    page.route(
+        "**/files", lambda route: route.fulfill(status=413, body="<html>Request Entity Too Large</html>")
+    )
+    file: FilePayload = {"name": "rye.md", "mimeType": "text/markdown", "buffer": b"# Rye"}
+    page.get_by_label("Choose files").set_input_files(file)
+    expect(page.locator(".upload")).to_contain_text("This is too large for a proxy before the server.")
 
 
 def test_a_dialog_that_cannot_be_loaded_says_so(page: Page, ui_url: str, api: ApiHelper) -> None:

@@ -51,7 +51,9 @@ function errorFrom(status, body) {
   try {
     problem = JSON.parse(body);
   } catch {
-    problem = { code: "unknown" };
+    // A proxy has answered in place of the server.
+    if ([502, 503, 504].includes(status)) return offlineError();
+    problem = { code: "unknown", detail: status === 413 ? t("This is too large for a proxy before the server.") : "" };
   }
   const error = new ApiError(status, problem);
   if (status === 401) { for (const listener of unauthorizedListeners) listener(error); }

@@ -7,6 +7,7 @@
 /** @import { Messages } from "../i18n.js" */
 export const messages = {
   Undo: "撤销",
+  "This is too large for a proxy before the server.": "内容过大，被服务器前的代理拒绝。",
   "There are no files to add.": "没有可添加的文件。",
   "These can't be read: {names}": "无法读取：{names}",
   Copied: "已复制",
