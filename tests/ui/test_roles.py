@@ -261,6 +261,7 @@ def test_an_admin_edits_a_person_and_sets_a_new_password(page: Page, ui_url: str
     expect(page.get_by_role("listitem").filter(has_text=f"Miller {name}")).to_contain_text("editor")
     assert sign_in_status(PASSWORD) == 201
     dialog = edit(f"Miller {name}")
+    assert api.http.patch(f"/api/users/{user}", json={"role": "admin"}).is_success  # in another window
     dialog.get_by_label("New password").fill("short")
     dialog.get_by_role("button", name="Save").click()
     expect(dialog.get_by_role("alert").first).to_be_visible()
@@ -268,6 +269,7 @@ def test_an_admin_edits_a_person_and_sets_a_new_password(page: Page, ui_url: str
     dialog.get_by_role("button", name="Save").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
     assert [sign_in_status(word) for word in (PASSWORD, "another long password")] == [401, 201]
+    assert api.http.get(f"/api/users/{user}").json()["role"] == "admin"
     assert api.http.delete(f"/api/users/{user}").status_code < 300
 
 

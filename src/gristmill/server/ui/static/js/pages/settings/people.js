@@ -149,7 +149,9 @@ function openUserDialog(existing, onsaved) {
       role: data.get("role"),
       password: password || undefined,
     };
-    await (existing ? api.patch(`/users/${existing.id}`, user) : api.post("/users", user));
+    // Only what was changed here: another admin may have changed the rest since the list was fetched.
+    const changes = Object.entries(user).filter(([name, value]) => value !== /** @type {any} */ (existing)?.[name]);
+    await (existing ? api.patch(`/users/${existing.id}`, Object.fromEntries(changes)) : api.post("/users", user));
     onsaved();
   };
   openForm(title, errors, () => userFields(existing, errors), save, existing ? t("Save") : t("Create"));
