@@ -248,6 +248,35 @@ def test_a_failed_row_shows_its_error_and_can_be_retried(page: Page, ui_url: str
     expect(row).to_contain_text("Failed")
 
 
+def test_a_filtered_list_has_what_matches_now(
+    page: Page, ui_url: str, api: ApiHelper, ui_setup: ServerSetup
+) -> None:
+    """What was being processed leaves the list when it is done, and what loses a tag the list of that tag."""
+    base = api.create_base("Filtered")
+    with hold_embedding(ui_setup.embedder):
+        api.add_notes(base, f"Rye waits {HELD_MARKER}")
+        page.goto(f"{ui_url}/b/{base}?filter=processing")
+        row = page.get_by_role("row", name=re.compile("Rye waits"))
+        expect(row).to_contain_text("Embedding")
+        with page.expect_response(re.compile(r"/tree\?.*status=")):
+            pass  # all that the page fetches when it is opened
+    expect(row).to_have_count(0)
+    expect(page.get_by_text("No item matches this filter.")).to_be_visible()
+    items = [{"type": "note", "content": "Oats", "metadata": {"tags": ["wet"]}}]
+    api.http.post(f"/api/knowledge-bases/{base}/items", json={"items": items})
+    page.goto(f"{ui_url}/b/{base}?tag=wet")
+    row = page.get_by_role("row", name=re.compile("Oats"))
+    expect(row).to_contain_text("Indexed")
+    with page.expect_response(re.compile(r"/tree\?.*tag=wet")):
+        pass
+    page.get_by_role("treegrid").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("t")
+    page.get_by_role("dialog", name="Tags").get_by_label("wet").check()
+    page.get_by_role("button", name="Save").click()
+    expect(row).to_have_count(0)
+
+
 def test_an_item_that_waits_shows_why_which_attempt_and_the_next_try(
     page: Page, ui_url: str, api: ApiHelper
 ) -> None:

@@ -152,6 +152,7 @@ def test_thousands_are_selected_sorted_and_deleted(page: Page, ui_url: str, api:
     page.get_by_role("dialog", name="Tags").get_by_label("stale").check()  # of a row that was never visible
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("Changed the tags of 1 item")).to_be_visible()
+    expect(page.get_by_role("dialog")).to_have_count(0)
     page.get_by_role("treegrid").focus()
     page.keyboard.press("Delete")
     page.get_by_role("dialog", name="Delete 600 items?").get_by_role("button", name="Delete").click()

@@ -120,6 +120,21 @@ Deno.test("a refresh fetches only visible pages, and keeps open branches", async
   assertEqual(tree.count(tree.root), 2000);
 });
 
+Deno.test("what no longer matches the filter makes its list stale, and can come back", async () => {
+  const { tree } = createTree(2);
+  await tree.show({ status: ["completed"], q: "" });
+  assertEqual(tree.apply([item("root/0", { title: "new" })]).size, 0);
+  assertEqual(tree.apply([item("root/0", { status: "failed" })]).size, 1);
+  const all = globalThis.fetch;
+  globalThis.fetch = () => Promise.resolve(Response.json({ items: [item("root/1")], offset: 0, total: 1 }));
+  await tree.refresh(tree.root);
+  assertEqual(walk(tree).map((row) => row.node?.item.id), ["root/1"]);
+  globalThis.fetch = all;
+  assertEqual(tree.apply([item("root/0", { updatedAt: "2026-01-02T00:00:00Z" })]).size, 1);
+  await tree.show(null, { sort: "title", descending: false });
+  assertEqual(tree.apply([item("root/1", { title: "another" })]).size, 1);
+});
+
 Deno.test("a response from before a refresh does not replace the newer one", async () => {
   const { tree } = createTree(3);
   const newer = globalThis.fetch;

@@ -10,6 +10,7 @@
 
 import { api } from "../api.js";
 import { signal } from "../core.js";
+import { matchesFilter } from "./filter.js";
 
 /** @typedef {{id: string, baseId: string, parentId: string | null, type: string, title: string, status: string,
  *   error: {code: string, message: string} | null, progress: number, waitingFor: Waiting | null, chunkCount: number,
@@ -168,6 +169,7 @@ export class Tree {
     const visible = items.filter((item) => !this.removedIds.has(item.id));
     const before = branch.total;
     branch.total = Math.max(0, total - (items.length - visible.length));
+    const earlier = this.filter ? [...branch.rows.values()] : [];
     if (branch.total < before) {
       for (const index of [...branch.rows.keys()]) if (index >= branch.total) branch.rows.delete(index);
     }
@@ -185,6 +187,8 @@ export class Tree {
       this.update(node, item);
       if (this.idsToOpen.delete(item.id)) this.open(node);
     }
+    // What has left a filtered list is not known any more, or it could not come back.
+    for (const node of earlier) if (branch.rows.get(node.index) !== node) this.byId.delete(node.item.id);
     if (branch.node) branch.node.item.childCount = branch.total;
     branch.irregular = null;
   }
@@ -239,10 +243,7 @@ export class Tree {
     return [this.root, ...[...this.byId.values()].flatMap((node) => (node.children?.open ? [node.children] : []))];
   }
 
-  /**
-   * Applies changed items. An item that is not loaded makes its branch stale.
-   * @param {Item[]} items @returns {Set<Branch>} branches that have to be refreshed
-   */
+  /** @param {Item[]} items that have changed @returns {Set<Branch>} branches that have to be refreshed */
   apply(items) {
     /** @type {Set<Branch>} */ const stale = new Set();
     for (const item of items) {
@@ -255,8 +256,12 @@ export class Tree {
         stale.add(node.parent); // it was moved to another folder
         const target = item.parentId ? this.byId.get(item.parentId)?.children : this.root;
         if (target?.open) stale.add(target);
-      } else if (node) this.update(node, item);
-      else if (!this.removedIds.has(item.id)) {
+      } else if (node) {
+        const { title } = node.item;
+        this.update(node, item);
+        const isElsewhere = this.order?.sort === "title" && title !== node.item.title;
+        if (isElsewhere || !matchesFilter(node.item, this.filter)) stale.add(node.parent);
+      } else if (!this.removedIds.has(item.id)) {
         const parent = item.parentId ? this.byId.get(item.parentId) : null;
         if (this.filter || !item.parentId) stale.add(this.root);
         else if (parent?.children?.open) stale.add(parent.children);

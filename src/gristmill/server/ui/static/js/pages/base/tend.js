@@ -60,7 +60,7 @@ export function openRename(item, tree) {
   formDialog(t("Rename"), t("Rename"), fields, async (form) => {
     const title = String(form.get("title")).trim();
     const changed = await api.patch(`/knowledge-items/${item.id}`, { title });
-    tree?.apply([changed]);
+    for (const branch of tree?.apply([changed]) ?? []) tree?.refresh(branch);
   }, { select: true });
 }
 
@@ -168,7 +168,9 @@ export async function openTags(base, chosen, n, items, tree) {
     const changed = await api.post(`/knowledge-bases/${base}/items/tag`, { ...chosen, add, remove });
     toast(t("Changed the tags of {n} items", { n: changed.itemIds.length }));
     const ids = changed.itemIds.slice(0, 100);
-    if (ids.length) tree.apply((await api.get(`/knowledge-bases/${base}/tree`, { ids })).items);
+    if (!ids.length) return;
+    const { items: shown } = await api.get(`/knowledge-bases/${base}/tree`, { ids });
+    for (const branch of tree.apply(shown)) tree.refresh(branch);
   });
 }
 
