@@ -208,6 +208,16 @@ def test_a_lane_is_paused_and_resumed_by_the_keyboard(page: Page, ui_url: str, a
     expect(row.get_by_role("button", name="Resume")).to_be_focused()  # the row has changed meanwhile
     page.keyboard.press("Enter")
     expect(row).to_contain_text("0 waiting")
+    held: list[Route] = []
+    page.route("**/queue/pause", lambda route: held.append(route))
+    with page.expect_request("**/queue/pause"):
+        page.keyboard.press("Enter")
+    expect(row.get_by_role("button", name="Resume")).to_be_focused()
+    page.keyboard.press("Enter")  # before the server has paused it: in the end it runs
+    expect(row.get_by_role("button", name="Pause")).to_be_focused()
+    with page.expect_response("**/queue/resume"):
+        held[0].continue_()
+    page.wait_for_function(_IS_PAUSED.replace("&& lane.paused", "&& !lane.paused"), arg=base)
 
 
 # ── events and webhooks ──────────────────────────────────────────────────────────────────────────────────

@@ -30,6 +30,7 @@ export function resource(load, options = {}) {
   const error = signal(/** @type {Error | null} */ (null));
   let [isLoading, isStale, isDisposed, revision] = [false, false, false, 0];
   /** @type {ReturnType<typeof setTimeout> | undefined} */ let timer;
+  /** @type {Promise<unknown>} */ let lastChange = Promise.resolve();
 
   async function refresh() {
     if (isDisposed) return;
@@ -73,8 +74,10 @@ export function resource(load, options = {}) {
       const previous = value.peek();
       revision++;
       value.value = optimistic;
+      const sent = lastChange.then(request); // one after another, or the server could do the later one first
+      lastChange = sent.catch(() => {});
       try {
-        await request();
+        await sent;
         return true;
       } catch (failure) {
         value.value = previous;
