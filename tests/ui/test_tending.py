@@ -244,6 +244,9 @@ def test_items_are_tended_on_a_phone_in_chinese(browser: Browser, ui_url: str, a
         row.get_by_role("button", name="更多").click()
         expect(page.get_by_role("menuitem", name="重命名")).to_be_visible()
         assert violations(page) == []
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("menu")).to_have_count(0)
+        row.get_by_role("button", name="更多").click()
         page.get_by_role("menuitem", name="重命名").click()
         page.get_by_label("标题").fill("水车")
         assert violations(page) == []

@@ -1,5 +1,5 @@
 // @ts-check
-/** A menu below a button: arrow keys move, Escape and a click elsewhere close it, focus returns to the button. */
+/** A menu below a button: arrow keys move; Escape, Tab and a click elsewhere close it; focus returns to the button. */
 
 import { html } from "../core.js";
 import { icon } from "./icon.js";
@@ -35,6 +35,7 @@ export function openMenu(anchor, entries) {
   const menu = /** @type {HTMLElement} */ (html`<div class="menu" role="menu" popover="auto">${buttons}</div>`);
   const items = () => /** @type {HTMLElement[]} */ ([...menu.querySelectorAll("button:not(:disabled)")]);
   menu.addEventListener("keydown", (event) => {
+    if (event.key === "Tab") return menu.hidePopover(); // the focus goes on from the button
     const enabled = items();
     const index = enabled.indexOf(/** @type {HTMLElement} */ (document.activeElement));
     const target = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: enabled.length - 1 }[event.key];
