@@ -95,3 +95,22 @@ def test_a_duration_is_seconds_or_iso(monkeypatch: pytest.MonkeyPatch, text: str
 
 def test_the_data_dir_is_made_absolute(tmp_path: Path) -> None:
     assert settings.load(data_dir="here").data_dir == tmp_path / "here"
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("GRISTMILL_ALLOWED_HOSTS", "kb.hunter2.example"),
+        ("GRISTMILL_OIDC_GROUPS", "hunter2=Research"),
+        ("GRISTMILL_LEASE", "0"),
+    ],
+)
+def test_a_value_in_another_form_is_reported_with_its_name(
+    monkeypatch: pytest.MonkeyPatch, variable: str, text: str
+) -> None:
+    """A list that is no JSON, and a lease that would expire at once, so that every job would be taken twice."""
+    monkeypatch.setenv(variable, text)
+    with pytest.raises(SetupError, match=f"(?i){variable.removeprefix('GRISTMILL_')}") as caught:
+        settings.load()
+    assert caught.value.code == "bad_setting"
+    assert "hunter2" not in caught.value.message

@@ -8,10 +8,12 @@ another database (`gristmill move`) names it itself.
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import SecretStr, ValidationError
+from pydantic_settings import SettingsError
 
 from gristmill import validation
 from gristmill.errors import SetupError
@@ -41,6 +43,8 @@ def load(**overrides: Any) -> Settings:
         current = Settings(**{name: value for name, value in overrides.items() if value is not None})
     except ValidationError as error:
         raise SetupError(" ".join(_messages(error)), code="bad_setting") from None
+    except SettingsError as error:  # a list or a table in the environment
+        raise SetupError(_not_json_message(error), code="bad_setting") from None
     if current.database_url is None and (url := read_moved_database(current.data_dir)) is not None:
         return current.model_copy(update={"database_url": SecretStr(url)})
     return current
@@ -58,6 +62,13 @@ def _refuse_unknown_names(environment: Mapping[str, str]) -> None:
             else " `gristmill doctor --help` says where all settings are documented."
         )
         raise SetupError(f"{name} is not a setting of Gristmill.{hint}", code="unknown_setting")
+
+
+def _not_json_message(error: SettingsError) -> str:
+    """What to write instead. The library names the field in its message only."""
+    field = re.search(r'field "(\w+)"', str(error))
+    name = f"{ENV_PREFIX}{field[1].upper()}" if field else "A variable"
+    return f'{name} is not JSON. Write a list as ["one", "two"], and a table as {{"key": "value"}}.'
 
 
 def _messages(error: ValidationError) -> list[str]:

@@ -15,7 +15,7 @@ from pydantic_settings import (
 )
 
 from gristmill.settings.secrets import AbsolutePath, SecretSettings
-from gristmill.settings.services import Duration, EmbedderSettings, IpNetwork, ProcessorSettings
+from gristmill.settings.services import Duration, EmbedderSettings, IpNetwork, Lease, ProcessorSettings
 from gristmill.settings.sign_in import SignInSettings
 from gristmill.settings.toml_file import read_config_file
 from gristmill.settings.web_pages import WebPageSettings
@@ -239,9 +239,9 @@ class Settings(WebPageSettings, SignInSettings, SecretSettings):
         ge=1,
         description="Maximum number of waiting jobs of one base; further requests get 429.",
     )
-    lease: Duration = Field(
+    lease: Lease = Field(
         default=timedelta(seconds=15),
-        description="How long a worker keeps its jobs without a heartbeat.",
+        description="How long a worker keeps its jobs without a heartbeat; at least a second.",
     )
     stop_grace: Duration = Field(
         default=timedelta(seconds=10), description="How long a stopping worker waits for its running jobs."

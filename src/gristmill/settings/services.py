@@ -15,6 +15,16 @@ def _parse_seconds(value: object) -> object:
 Duration = Annotated[timedelta, BeforeValidator(_parse_seconds)]
 
 
+def _check_lease(lease: timedelta) -> timedelta:
+    if lease < _SHORTEST_LEASE:
+        raise ValueError("must be at least a second: a worker renews it three times while it lasts")
+    return lease
+
+
+_SHORTEST_LEASE = timedelta(seconds=1)
+Lease = Annotated[Duration, AfterValidator(_check_lease)]
+
+
 def _check_network(network: str) -> str:
     try:
         ipaddress.ip_network(network)
