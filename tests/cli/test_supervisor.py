@@ -10,7 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from gristmill.cli import serve
 from gristmill.db import reaper
+from gristmill.errors import SetupError
 from tests.free_port import free_port
 from tests.gristmill_process import ServeProcess, environment, run_command, run_serve
 from tests.wait_until import wait_until
@@ -118,6 +120,14 @@ def test_an_error_at_the_first_start_is_reported_once(env: dict[str, str]) -> No
     assert run.returncode != 0
     assert run.stderr.count("127.0.0.1") == 1, run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_a_port_that_another_server_has_bound_is_refused_while_that_one_still_starts() -> None:
+    port = free_port()
+    with serve.listen("127.0.0.1", port):
+        with pytest.raises(SetupError) as refusal, serve.listen("127.0.0.1", port):
+            pass
+        assert refusal.value.code == "port_taken"
 
 
 async def test_several_server_processes_share_a_port_and_their_metrics(

@@ -27,13 +27,14 @@ from gristmill.server.http_protocol import BoundedHttpProtocol
 from gristmill.settings import Settings
 from gristmill.telemetry import logs, pipeline_metrics, recent_log, shared_metrics
 
+_BACKLOG = 2048  # connections that wait to be accepted, as uvicorn has it
 _CLOSE_SECONDS = 15.0  # for closing connections and stopping PostgreSQL, after the jobs have ended
 
 
 def serve(settings: Settings, announce: Callable[[str], None]) -> int:
     """Run the server and workers until SIGINT or SIGTERM; `announce` is called with the address once all of them are ready.
     Returns the exit code."""
-    with serve_lock.acquire(settings.data_dir) as lock, _listen(settings.host, settings.port) as listener:
+    with serve_lock.acquire(settings.data_dir) as lock, listen(settings.host, settings.port) as listener:
         address = f"http://{_url_host(settings.host)}:{listener.getsockname()[1]}"
 
         def announce_ready() -> None:
@@ -126,7 +127,7 @@ async def work(settings: Settings, announce: Callable[[str], None]) -> None:
     with ExitStack() as bound:
         listener = None
         if settings.worker_port is not None:
-            listener = bound.enter_context(_listen(settings.worker_host, settings.worker_port))
+            listener = bound.enter_context(listen(settings.worker_host, settings.worker_port))
         async with open_gristmill(settings, work=True) as mill:
             stop = _stop_on_signals()
             if listener is None:
@@ -180,13 +181,16 @@ class Server(uvicorn.Server):
 
 
 @contextmanager
-def _listen(host: str, port: int) -> Generator[socket.socket]:
-    """Bind before anything slow starts, so that a port in use is reported at once."""
+def listen(host: str, port: int) -> Generator[socket.socket]:
+    """Bind and listen before anything slow starts, so that a port in use is reported at once. Two servers can bind one port while
+    neither of them listens; uvloop reports no error to the second that begins to listen, which would announce the other's address.
+    Connections wait until the server accepts them."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
+            listener.listen(_BACKLOG)
         except OSError as error:
             raise SetupError(
                 f"Port {port} on {host} is not available: {error.strerror}. "
