@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
@@ -164,7 +165,7 @@ async def scrape(server: ServeProcess) -> str:
 
 
 _SCRIPT = """
-import os, signal, sys
+import os, resource, signal, sys
 from gristmill.cli.supervisor import Role, Supervisor
 from gristmill.telemetry import logs
 logs.configure("info", "json")
@@ -176,6 +177,13 @@ def end(report_ready):
     os.read(announced, 1)
     return 3
 
+def end_unheard(report_ready):
+    report_ready()
+    os.read(announced, 1)
+    sys.stdout = open("/dev/full", "w")
+    sys.stdout.write("this can't be written")
+    return 3
+
 def hang(report_ready):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     report_ready()
@@ -185,38 +193,113 @@ def hang(report_ready):
 def fail(report_ready):
     raise ValueError("broken")
 
+def limit_files(*_signal):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits.pop(), resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+limits = [resource.getrlimit(resource.RLIMIT_NOFILE)[0]]
+if "--few-files" in sys.argv:
+    limits.append(3)
+    signal.signal(signal.SIGUSR1, limit_files)
 role = Role(sys.argv[1], globals()[sys.argv[1]])
 def report():
     print("ready", flush=True)
+    if "--few-files" in sys.argv:
+        limit_files()
     os.write(announce, b"x" * 100)  # one for each start
 
 sys.exit(Supervisor([role], stop_timeout=0.3).run(report))
 """
 
 
-def run_script(role: str) -> "subprocess.Popen[str]":
+def run_script(*words: str, script: str = _SCRIPT, before: Sequence[str] = ()) -> "subprocess.Popen[str]":
     """A supervisor with one odd process."""
-    return subprocess.Popen(
-        [sys.executable, "-c", _SCRIPT, role], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    command = [*before, sys.executable, "-c", script, *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_process_that_keeps_ending_is_started_less_and_less_often() -> None:
-    with run_script("end") as supervisor:
-        assert supervisor.stderr is not None
-        delays = [
-            re.search(r'"reason": "exit code 3", "after_seconds": ([\d.]+)', supervisor.stderr.readline())
-            for _ in range(3)
-        ]
+def read_restarts(supervisor: "subprocess.Popen[str]", count: int) -> list[tuple[str, float]]:
+    """Why a process was started again, and after how many seconds: the next lines of the log."""
+    assert supervisor.stderr is not None
+    lines = [supervisor.stderr.readline() for _ in range(count)]
+    found = [re.search(r'"reason": "([^"]*)", "after_seconds": ([\d.]+)', line) for line in lines]
+    if not all(found):
+        supervisor.kill()
+    assert all(found), lines
+    return [(match[1], float(match[2])) for match in found if match]
+
+
+@pytest.mark.parametrize("role", ["end", "end_unheard"])
+def test_a_process_that_keeps_ending_is_started_less_and_less_often(role: str) -> None:
+    with run_script(role) as supervisor:
+        restarts = read_restarts(supervisor, 3)
         supervisor.terminate()
-        assert [match and float(match.group(1)) for match in delays] == [0.0, 1.0, 2.0]
+        assert restarts == [("exit code 3", delay) for delay in (0.0, 1.0, 2.0)]
         assert supervisor.wait() == 0
 
 
-def test_a_process_that_does_not_stop_is_killed() -> None:
+def test_a_process_that_cannot_be_forked_is_started_as_soon_as_that_is_possible() -> None:
+    """Here the supervisor has no file descriptor left for it."""
+    with run_script("end", "--few-files") as supervisor:
+        assert read_restarts(supervisor, 2) == [("exit code 3", 0.0), ("Too many open files", 1.0)]
+        supervisor.send_signal(signal.SIGUSR1)
+        assert read_restarts(supervisor, 1)[0][0] == "exit code 3"
+        supervisor.terminate()
+        assert supervisor.wait() == 0
+
+
+# The successor of the first process dies while that of the second one is forked: its signal and the end of its pipe are there at once.
+_TWO_DEATHS = """
+import os, signal
+from pathlib import Path
+from gristmill.cli.supervisor import Role, Supervisor
+from gristmill.telemetry import logs
+logs.configure("info", "json")
+forks = 0
+
+def run(report_ready):
+    if forks != 3:
+        report_ready()
+    while True:
+        signal.pause()
+
+def kill_all():
+    for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        os.kill(int(pid), signal.SIGKILL)
+        while ") Z " not in Path(f"/proc/{pid}/stat").read_text():
+            pass
+
+def count():
+    global forks
+    forks += 1
+    if forks == 4:
+        kill_all()
+
+os.register_at_fork(before=count)
+raise SystemExit(Supervisor([Role("first", run), Role("second", run)], stop_timeout=9).run(kill_all))
+"""
+
+
+def test_processes_that_die_at_once_do_not_end_the_supervisor() -> None:
+    with run_script(script=_TWO_DEATHS) as supervisor:
+        assert read_restarts(supervisor, 3) == [("SIGKILL", 0.0), ("SIGKILL", 0.0), ("SIGKILL", 1.0)]
+        supervisor.terminate()
+        assert supervisor.wait() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_process_that_does_not_stop_is_killed(number: signal.Signals) -> None:
     with run_script("hang") as supervisor:
         assert supervisor.stdout is not None
         supervisor.stdout.readline()
+        supervisor.send_signal(number)
+        assert supervisor.wait() == 0
+
+
+def test_nohup_keeps_the_end_of_the_terminal_from_stopping_it() -> None:
+    with run_script("end", before=["nohup"]) as supervisor:
+        read_restarts(supervisor, 1)
+        supervisor.send_signal(signal.SIGHUP)
+        read_restarts(supervisor, 2)
         supervisor.terminate()
         assert supervisor.wait() == 0
 

@@ -1,10 +1,9 @@
-"""`gristmill serve` and `gristmill worker`: run until SIGINT or SIGTERM."""
+"""`gristmill serve` and `gristmill worker`: run until SIGINT, SIGTERM or SIGHUP."""
 
 import asyncio
 import functools
 import gc
 import os
-import signal
 import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
@@ -19,7 +18,7 @@ from gristmill.cli import serve_lock
 from gristmill.cli.common import run_async
 from gristmill.cli.open_gristmill import open_gristmill
 from gristmill.cli.output import print_error
-from gristmill.cli.supervisor import Role, Supervisor
+from gristmill.cli.supervisor import Role, Supervisor, stop_signals
 from gristmill.errors import GristmillError, SetupError
 from gristmill.server import api, mcp
 from gristmill.server.api.caller import is_loopback
@@ -32,7 +31,7 @@ _CLOSE_SECONDS = 15.0  # for closing connections and stopping PostgreSQL, after 
 
 
 def serve(settings: Settings, announce: Callable[[str], None]) -> int:
-    """Run the server and workers until SIGINT or SIGTERM; `announce` is called with the address once all of them are ready.
+    """Run the server and workers until a signal asks to stop; `announce` is called with the address once all of them are ready.
     Returns the exit code."""
     with serve_lock.acquire(settings.data_dir) as lock, listen(settings.host, settings.port) as listener:
         address = f"http://{_url_host(settings.host)}:{listener.getsockname()[1]}"
@@ -85,7 +84,7 @@ def _run_role(name: str, settings: Settings, main: Coroutine[None, None, None]) 
 async def _serve_requests(
     settings: Settings, listener: socket.socket, report_ready: Callable[[], None], *, work: bool
 ) -> None:
-    """Answer requests, and with `work` run jobs as well, until SIGINT or SIGTERM."""
+    """Answer requests, and with `work` run jobs as well, until a signal asks to stop."""
     async with open_gristmill(settings, work=work) as mill, AsyncExitStack() as stack:
         await _require_admin_key(mill)
         await stack.enter_async_context(mcp.mount(mill.api))
@@ -103,7 +102,7 @@ async def _serve_requests(
 
 
 async def _run_jobs(settings: Settings, report_ready: Callable[[], None]) -> None:
-    """Run jobs until SIGINT or SIGTERM."""
+    """Run jobs until a signal asks to stop."""
     async with open_gristmill(settings, work=True) as mill, _publish_metrics(mill):
         stop = _stop_on_signals()
         report_ready()
@@ -121,7 +120,7 @@ async def _publish_metrics(mill: app.Gristmill) -> AsyncGenerator[None]:
 
 
 async def work(settings: Settings, announce: Callable[[str], None]) -> None:
-    """Run a worker until SIGINT or SIGTERM; `announce` is called with the address of its probes, or an empty string if it
+    """Run a worker until a signal asks to stop; `announce` is called with the address of its probes, or an empty string if it
     has no port, once it runs."""
     recent_log.keep_recent(settings.data_dir, f"extra-worker-{os.getpid()}")
     with ExitStack() as bound:
@@ -201,16 +200,16 @@ def listen(host: str, port: int) -> Generator[socket.socket]:
 
 
 def _stop_on_signals() -> asyncio.Event:
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    stop, loop, numbers = asyncio.Event(), asyncio.get_running_loop(), stop_signals()
 
     def handle_signal() -> None:
         if stop.is_set():
             # Second signal: restore the default action, so that a third one ends the process even if something hangs.
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in numbers:
                 loop.remove_signal_handler(number)
         stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in numbers:
         loop.add_signal_handler(number, handle_signal)
     return stop
 

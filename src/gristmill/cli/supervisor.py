@@ -10,7 +10,8 @@ server process is started again, connections wait instead of being refused.
     event                                   consequence
     a process ends                          it is started again: at once, or after up to 30 s if it keeps ending
     … before the first start is complete    all processes stop, and `gristmill serve` ends with its exit code
-    SIGTERM, SIGINT                         passed on to all; a process that does not end in time is killed
+    a process can't be forked               it is tried again like one that ended, except at the first start
+    SIGTERM, SIGINT, SIGHUP                 SIGTERM to all; a process that does not end in time is killed
     the supervisor is killed                every process notices at once, by a pipe, and kills itself
 """
 
@@ -34,7 +35,14 @@ log = logging.getLogger(__name__)
 # Seconds until a process that ended is started again, by the number of times that it ended without running for a minute.
 _DELAYS = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0)
 _STABLE_SECONDS = 60.0
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """The signals that ask this process to stop: Ctrl-C, a service manager's, and that of a terminal that was closed, unless `nohup`
+    lets the process ignore it."""
+    is_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return (signal.SIGINT, signal.SIGTERM) if is_ignored else (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,7 @@ class Supervisor:
         self._exit_code = 0
 
     def run(self, announce: Callable[[], None]) -> int:
-        """Run until SIGINT or SIGTERM; `announce` is called once every process is ready. Returns the exit code."""
+        """Run until a signal asks to stop; `announce` is called once every process is ready. Returns the exit code."""
         with _receive_signals() as signals:
             self._selector.register(signals, selectors.EVENT_READ, None)
             while True:
@@ -97,21 +105,24 @@ class Supervisor:
         now = time.monotonic()
         for child in self._children:
             if child.pid == 0 and now >= child.start_at:
-                self._fork(child)
+                try:
+                    self._fork(child)
+                except OSError as error:
+                    self._record_failed_fork(child, error)
             if not self._started and not child.is_ready:
                 return
 
     def _timeout(self) -> float | None:
         deadlines = [child.start_at for child in self._children if child.pid == 0]
         if self._kill_at is not None:
-            deadlines = [self._kill_at]
+            deadlines = [self._kill_at if any(child.pid for child in self._children) else 0.0]
         elif not self._started:
             deadlines = []
         return max(0.0, min(deadlines) - time.monotonic()) + 0.01 if deadlines else None
 
     def _handle_signals(self, signals: socket.socket) -> None:
         received = set(signals.recv(4096))
-        if received & {signal.SIGINT, signal.SIGTERM}:
+        if received & {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}:
             self._stop()
         self._reap()
 
@@ -149,14 +160,27 @@ class Supervisor:
             return
         if was_ready and time.monotonic() - child.started_at > _STABLE_SECONDS:
             child.failures = 0
+        self._start_later(child, "a process ended and is started again", _facts(child, pid, code))
+
+    def _record_failed_fork(self, child: _Child, error: OSError) -> None:
+        """The machine has no memory, no process or no file descriptor left for another one, at the moment."""
+        facts: dict[str, object] = {"role": child.role.name, "reason": error.strerror}
+        if self._started:
+            self._start_later(child, "a process could not be started, which is tried again", facts)
+            return
+        log.error("a process could not be started", extra=facts)
+        self._exit_code = 1
+        self._stop()
+
+    def _start_later(self, child: _Child, message: str, facts: dict[str, object]) -> None:
         delay = _DELAYS[min(child.failures, len(_DELAYS) - 1)]
         child.failures += 1
         child.start_at = time.monotonic() + delay
-        log.warning(
-            "a process ended and is started again", extra={**_facts(child, pid, code), "after_seconds": delay}
-        )
+        log.warning(message, extra={**facts, "after_seconds": delay})
 
     def _read_ready_pipe(self, child: _Child) -> None:
+        if child.ready_pipe < 0:
+            return  # it has ended, and its signal was handled first
         child.is_ready = os.read(child.ready_pipe, 1) != b""
         self._close_ready_pipe(child)
 
@@ -174,9 +198,12 @@ class Supervisor:
             pid = os.fork()
             if pid == 0:
                 self._run_child(child.role, ready_write)
+        except OSError:
+            os.close(ready_read)
+            raise
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        os.close(ready_write)
+            os.close(ready_write)
         child.pid, child.ready_pipe, child.is_ready = pid, ready_read, False
         child.started_at = time.monotonic()
         self._selector.register(ready_read, selectors.EVENT_READ, child)
@@ -186,7 +213,7 @@ class Supervisor:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            for number in _SIGNALS:
+            for number in (*stop_signals(), signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             # Its own session: Ctrl-C reaches only the supervisor, and Linux may share the CPU among sessions.
@@ -203,9 +230,11 @@ class Supervisor:
             log.exception("a process failed", extra={"role": role.name})
         finally:
             # Nothing of the supervisor may run here: no exit handler, no `finally` of its callers.
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
+            try:
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:  # also if they are closed
+                os._exit(code)
 
 
 def _facts(child: _Child, pid: int, code: int) -> dict[str, object]:
@@ -236,7 +265,8 @@ def _receive_signals() -> Generator[socket.socket]:
     receiver, sender = socket.socketpair()
     receiver.setblocking(False)
     sender.setblocking(False)
-    handlers = {number: signal.signal(number, lambda _number, _frame: None) for number in _SIGNALS}
+    numbers = (*stop_signals(), signal.SIGCHLD)
+    handlers = {number: signal.signal(number, lambda _number, _frame: None) for number in numbers}
     previous_fd = signal.set_wakeup_fd(sender.fileno())
     try:
         yield receiver
