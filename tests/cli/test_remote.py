@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -57,12 +59,49 @@ async def test_commands_use_the_server_that_is_named(
         (("--url", "http://127.0.0.1:9", "doctor"), "bad_option"),
         (("base", "list", "--url", "nowhere"), "bad_setting"),
         (("base", "list", "--url", "http://127.0.0.1:9", "--key", "@/no/such/file"), "bad_option"),
+        (("base", "list", "--url", "http://127.0.0.1:nine"), "no_answer"),
+        (("base", "list", "--url", "http://127.0.0.1:9", "--key", "gm_…"), "bad_key"),
+        (("import", "/no/such/archive", "--as", "manual"), "no_such_file"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(
     run: RunCommand, words: tuple[str, ...], code: str
 ) -> None:
     assert run(*words).code == code
+
+
+class AnswerThatEndsEarly(BaseHTTPRequestHandler):
+    """A server that has every base, and stops in the middle of an answer, or of the bytes that it announced."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self._send(200, b'{"items": [{"id": "01a1de95-5507-701c-8741-d8b6405b3611"}], "nextCursor": null}')
+
+    def do_POST(self) -> None:
+        question = self.rfile.read(int(self.headers["Content-Length"]))
+        missing = 100 if b"cut off" in question else 0
+        self._send(200, b'event: text\ndata: {"text": "Within"}\n\n', missing)
+        self.close_connection = True
+
+    def _send(self, status: int, body: bytes, missing: int = 0) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body) + missing))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Be silent."""
+
+
+@pytest.mark.parametrize("question", ["cut off?", "How long?"])
+def test_an_answer_that_ends_early_is_reported(run: RunCommand, question: str) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), AnswerThatEndsEarly) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        outcome = run("ask", "handbook", question, "--url", url)
+        server.shutdown()
+    assert (outcome.code, outcome.stdout.strip()) == ("no_answer", "Within")
 
 
 async def test_files_are_uploaded_to_a_server_elsewhere(

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gristmill.cli.add import base_id_by_name
-from gristmill.cli.client_session import ClientSession
+from gristmill.cli.client_session import ClientSession, Refused
 
 
 async def ask(session: ClientSession, out: Console, base: str, question: str, *, as_json: bool) -> int:
@@ -21,6 +21,9 @@ async def ask(session: ClientSession, out: Console, base: str, question: str, *,
                 out.print(data["text"], end="", markup=False, highlight=False, soft_wrap=True)
             elif name == "end":
                 answer = data
+    if not answer:
+        out.print()
+        raise Refused("The answer ended early, because the server stopped. Ask again.", code="no_answer")
     if as_json:
         out.print_json(json.dumps(answer, ensure_ascii=False))
     else:

@@ -1,5 +1,6 @@
 """`gristmill export` and `gristmill import`: a base as one file, through the API."""
 
+from contextlib import suppress
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -56,7 +57,10 @@ def export_base(
 def import_base(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The archive.")],
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of the new base; by default that of the archive.")
+        str | None,
+        typer.Option(
+            "--name", "--as", metavar="NAME", help="Name of the new base; by default that of the archive."
+        ),
     ] = None,
     re_embed: Annotated[
         bool, typer.Option("--re-embed", help="Make new vectors instead of taking those of the archive.")
@@ -112,6 +116,8 @@ async def _follow(session: Any, begun: dict[str, Any]) -> dict[str, Any]:
 
 async def _download(session: Any, result: dict[str, Any], file: Path) -> None:
     """Write the archive to a temporary file beside `file`, which then gets its name; delete it on the server."""
+    import httpx
+
     address, part = f"/v1/files/{result['fileId']}", file.with_name(f"{file.name}.part")
     http = session.client.http
     try:
@@ -123,6 +129,12 @@ async def _download(session: Any, result: dict[str, Any], file: Path) -> None:
         if part.stat().st_size != result["bytes"]:
             raise Permanent("The download ended early. Export the base again.", code="download_incomplete")
         part.replace(file)
+    except httpx.HTTPError as error:
+        raise Permanent(
+            f"The download ended early ({error or type(error).__name__}). Export the base again.",
+            code="download_incomplete",
+        ) from error
     finally:
         part.unlink(missing_ok=True)
-    await http.delete(address)
+    with suppress(httpx.HTTPError):  # the archive is here
+        await http.delete(address)

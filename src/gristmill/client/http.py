@@ -41,15 +41,25 @@ class HttpClient:
         transport: httpx.AsyncBaseTransport | None = None,
         retries: int = 4,
     ) -> None:
+        if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
+            raise Refused(
+                "The API key has characters that no key has. Copy it again: it is gm_, letters, digits and dashes.",
+                code="bad_key",
+            )
         request_headers = dict(headers or {}) | ({} if key is None else {"Authorization": f"Bearer {key}"})
-        self.http = httpx.AsyncClient(
-            base_url=url,
-            headers=request_headers,
-            timeout=_TIMEOUT,
-            transport=transport,
-            trust_env=False,
-            verify=_tls_context(url),
-        )
+        try:
+            self.http = httpx.AsyncClient(
+                base_url=url,
+                headers=request_headers,
+                timeout=_TIMEOUT,
+                transport=transport,
+                trust_env=False,
+                verify=_tls_context(url),
+            )
+        except httpx.InvalidURL as error:
+            raise Refused(
+                f"{url} is not the address of a server. Write it as https://kb.example.org.", code="no_answer"
+            ) from error
         self._retries = retries
 
     async def __aenter__(self) -> Self:
@@ -80,11 +90,7 @@ class HttpClient:
                 response = await self.http.request(method, f"/api{path}", headers=headers, **options)
             except httpx.TransportError as error:
                 if attempt == self._retries:
-                    raise Refused(
-                        f"The server at {self.http.base_url} can't be reached "
-                        f"({error or type(error).__name__}). Check the address, and that the server runs.",
-                        code="no_answer",
-                    ) from error
+                    raise self._unreachable(error) from error
                 await asyncio.sleep(_backoff(attempt))
                 continue
             should_retry = (
@@ -100,15 +106,25 @@ class HttpClient:
         """Post to a path below `/api` and yield the server-sent events of the response, each with its name and data. Not
         retried: the caller has seen a part of it."""
         name = ""
-        async with self.http.stream("POST", f"/api{path}", json=body) as response:
-            if not response.is_success:
-                await response.aread()
-            _check_response(response)
-            async for line in response.aiter_lines():
-                if line.startswith("event:"):
-                    name = line.removeprefix("event:").strip()
-                elif line.startswith("data:"):
-                    yield name, json.loads(line.removeprefix("data:"))
+        try:
+            async with self.http.stream("POST", f"/api{path}", json=body) as response:
+                if not response.is_success:
+                    await response.aread()
+                _check_response(response)
+                async for line in response.aiter_lines():
+                    if line.startswith("event:"):
+                        name = line.removeprefix("event:").strip()
+                    elif line.startswith("data:"):
+                        yield name, json.loads(line.removeprefix("data:"))
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: httpx.TransportError) -> Refused:
+        return Refused(
+            f"The server at {self.http.base_url} can't be reached "
+            f"({error or type(error).__name__}). Check the address, and that the server runs.",
+            code="no_answer",
+        )
 
     async def pages(self, path: str, **params: Any) -> AsyncGenerator[Json]:
         """Yield every entry of a list, fetched page by page."""
