@@ -1,5 +1,6 @@
 """`gristmill add`: add files, folders, URLs and notes to a base, and with `--wait` wait until they are indexed."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from gristmill import clock
 from gristmill.cli.client_session import ClientSession, Refused
 from gristmill.cli.common import refresh_rule
-from gristmill.errors import Permanent
+from gristmill.cli.refused_entries import failed_entry, refusal_entry, undecodable_entry
 
 POLL_INTERVAL = timedelta(milliseconds=300)
 _FINAL_STATUSES = ("completed", "failed")
@@ -213,12 +214,22 @@ async def _add_items(
 ) -> tuple[str | None, dict[str, Any]]:
     """Add items to a base; returns its id and the API's response. A new base is created only if something can be added:
     a mistyped path must not leave an empty base behind."""
+    undecodable = [entry for index, item in enumerate(items) if (entry := undecodable_entry(index, item))]
+    if undecodable:
+        refused = {entry["index"] for entry in undecodable}
+        places = [index for index in range(len(items)) if index not in refused]
+        response: dict[str, Any] = {"created": [], "skipped": [], "failed": undecodable}
+        if not places:
+            return None, response
+        base_id, part = await _add_items(session, base, [items[place] for place in places])
+        _append(response, part, places)
+        return base_id, response
     try:
         base_id = await base_id_by_name(session, base, create=False)
     except Refused as refusal:
         if refusal.code != "base_not_found":
             raise
-        failed = [entry for index, item in enumerate(items) if (entry := _refusal_entry(index, item))]
+        failed = [entry for index, item in enumerate(items) if (entry := refusal_entry(index, item))]
         if len(failed) == len(items):
             return None, {"created": [], "failed": failed}
         base_id = await base_id_by_name(session, base, create=True)
@@ -237,16 +248,16 @@ async def _upload_and_add(
         if item["type"] == "directory":
             message = "A server elsewhere can't read folders of this machine. Pass the files that are in it."
             response["failed"].append(
-                _failed_entry(index, item["path"], code="folder_elsewhere", message=message)
+                failed_entry(index, item["path"], code="folder_elsewhere", message=message)
             )
         elif item["type"] != "file":
             others.append(index)
-        elif entry := _refusal_entry(index, item):
+        elif entry := refusal_entry(index, item):
             response["failed"].append(entry)
         elif "refresh" in item:
             message = "A server elsewhere can't check files of this machine. Remove --every or --cron."
             response["failed"].append(
-                _failed_entry(index, item["path"], code="not_refreshable", message=message)
+                failed_entry(index, item["path"], code="not_refreshable", message=message)
             )
         else:
             _append(response, dict(await session.client.upload(base_id, [item["path"]])), [index])
@@ -260,31 +271,7 @@ def _append(response: dict[str, Any], part: Mapping[str, Any], places: Sequence[
     """Append the response of a part of the items, which are at these places of the command line."""
     response["created"] += part["created"]
     for name in ("skipped", "failed"):
-        response[name] += [{**entry, "index": places[entry["index"]]} for entry in part[name]]
-
-
-def _refusal_entry(index: int, item: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The entry of `failed` for a path where nothing is, or an address that can't be one. The server judges the rest,
-    also what this process may not look at."""
-    if item["type"] == "file":
-        try:
-            Path(item["path"]).stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return _failed_entry(index, item["path"], "source_gone", "It does not exist.")
-        except (OSError, ValueError):
-            return None
-    elif "url" in item:
-        from gristmill.sources.url import normalise  # imports the libraries of all sources
-
-        try:
-            normalise(item["url"])
-        except Permanent as error:
-            return _failed_entry(index, item["url"], error.code, error.message)
-    return None
-
-
-def _failed_entry(index: int, path: str, code: str, message: str) -> dict[str, Any]:
-    return {"index": index, "path": path, "error": {"code": code, "message": message}}
+        response[name] += [{**entry, "index": places[entry["index"]]} for entry in part.get(name, [])]
 
 
 def print_results(out: Console, base: str, items: Sequence[Mapping[str, Any]]) -> None:
@@ -320,8 +307,9 @@ def _item_body(
             "type": "sitemap" if "sitemap" in path and path.endswith((".xml", ".gz", ".txt")) else "url",
             "url": path_or_url,
         }
-    path = Path(path_or_url).expanduser().absolute()
-    if path.is_dir():
+    # Neither raises: the server says what is wrong with a path that this process can't look at.
+    path = Path(os.path.expanduser(path_or_url)).absolute()  # noqa: PTH111
+    if os.path.isdir(path):  # noqa: PTH112
         return {"type": "directory", "path": str(path), **({"ignore": list(ignore)} if ignore else {})}
     return {"type": "file", "path": str(path)}
 

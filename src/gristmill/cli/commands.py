@@ -51,8 +51,8 @@ from gristmill.cli.common import (
 from gristmill.cli.completion import complete_base_names
 from gristmill.cli.help import CommandLine, ServerKey, ServerUrl
 from gristmill.cli.imports import pause_garbage_collector
-from gristmill.cli.output import console, out, print_error, print_json
-from gristmill.errors import GristmillError
+from gristmill.cli.output import console, file_error, out, print_error, print_json
+from gristmill.errors import GristmillError, Invalid
 
 cli = CommandLine(
     name="gristmill",
@@ -390,4 +390,10 @@ def run() -> int:
         return end.code if isinstance(end.code, int) else 0
     except GristmillError as error:
         return print_error(error)
+    except OSError as error:
+        return print_error(file_error(error))
+    except UnicodeEncodeError:
+        return print_error(
+            Invalid("The command line has a word that is not UTF-8. Write it in UTF-8.", code="bad_option")
+        )
     return 0

@@ -86,6 +86,15 @@ def print_json(value: object, as_json: bool) -> None:
         out.print_json(json.dumps(value, ensure_ascii=False, default=str))
 
 
+def file_error(error: OSError) -> Invalid:
+    """The error for the user where a file or folder that a command needs can't be used."""
+    place = error.filename if isinstance(error.filename, str) else "A file"
+    return Invalid(
+        f"{place} can't be used: {error.strerror or error}. Check the path, its permissions and the free space.",
+        code="file_unusable",
+    )
+
+
 def print_error(error: GristmillError) -> int:
     """Print the error in one line; returns the exit code for it."""
     if isinstance(error, SetupError):

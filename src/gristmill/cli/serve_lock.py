@@ -5,6 +5,7 @@ end, and whoever wants the lock waits for that.
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -29,6 +30,11 @@ def find_server_url(data_dir: Path) -> str | None:
             return _parse(file.read()).get("url")
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except PermissionError as error:
+        raise SetupError(
+            f"{data_dir} belongs to another user. Run the command as that user, or pass --url.",
+            code="data_dir_not_writable",
+        ) from error
 
 
 class ServeLock:
@@ -45,26 +51,34 @@ class ServeLock:
 @contextlib.contextmanager
 def acquire(data_dir: Path) -> Generator[ServeLock]:
     """Be the one that serves `data_dir`; `SetupError` when another does."""
-    try:
+    with _translate_errors(data_dir):
         data_dir.mkdir(parents=True, exist_ok=True)
         fd = os.open(data_dir / "serve.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise SetupError(
-            f"The data dir {data_dir} is not writable: {error.strerror}. Choose another with --data-dir.",
-            code="data_dir_not_writable",
-        ) from error
     try:
-        if not _lock(fd):
-            address = find_server_url(data_dir) or "an unknown address (it is still starting)"
-            raise SetupError(
-                f"{data_dir} is already in use by a server at {address}. Stop that server, or choose another --data-dir.",
-                code="already_served",
-            )
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, json.dumps({"pid": os.getpid()}).encode(), 0)
+        with _translate_errors(data_dir):
+            if not _lock(fd):
+                address = find_server_url(data_dir) or "an unknown address (it is still starting)"
+                raise SetupError(
+                    f"{data_dir} is already in use by a server at {address}. Stop that server, or choose another --data-dir.",
+                    code="already_served",
+                )
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, json.dumps({"pid": os.getpid()}).encode(), 0)
         yield ServeLock(fd)
     finally:
         os.close(fd)
+
+
+@contextlib.contextmanager
+def _translate_errors(data_dir: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        code = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "data_dir_not_writable"
+        raise SetupError(
+            f"The data dir {data_dir} is not writable: {error.strerror}. Choose another with --data-dir.",
+            code=code,
+        ) from error
 
 
 def _lock(fd: int) -> bool:
