@@ -1,7 +1,10 @@
 import asyncio
+from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from gristmill.db.migrate import Migration, list_migrations, migrate
 from gristmill.errors import SetupError
@@ -69,3 +72,24 @@ async def test_an_unreachable_server_is_reported_without_its_password() -> None:
 
 def test_the_files_are_numbered_without_a_gap() -> None:
     assert [migration.number for migration in list_migrations()] == list(range(1, len(list_migrations()) + 1))
+
+
+async def test_a_role_that_may_not_create_tables_is_refused_with_what_to_do(empty_url: str) -> None:
+    """As a role that is not the owner of its database, since PostgreSQL 15."""
+    role = f"guest_{uuid4().hex}"
+    with psycopg.connect(empty_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("create role {} login").format(sql.Identifier(role)))
+        try:
+            with pytest.raises(SetupError, match="permission denied for schema public") as caught:
+                await migrate(make_conninfo(empty_url, user=role))
+        finally:
+            connection.execute(sql.SQL("drop role {}").format(sql.Identifier(role)))
+    assert caught.value.code == "database_not_permitted"
+
+
+@pytest.mark.parametrize("url", ["mysql://ann:hunter2@db/x", "hunter2"])
+async def test_what_is_no_address_of_a_database_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(SetupError) as caught:
+        await migrate(url)
+    assert caught.value.code == "database_unreachable"
+    assert "hunter2" not in caught.value.message

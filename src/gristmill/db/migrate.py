@@ -14,13 +14,15 @@ the first one migrates, the others find it done.
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 
 import psycopg
 from psycopg.rows import class_row
 
+from gristmill.db.outage import first_line
 from gristmill.errors import SetupError
 
 log = logging.getLogger(__name__)
@@ -80,17 +82,24 @@ async def migrate(url: str, migrations: Sequence[Migration] | None = None) -> in
     With `migrations` given, these are applied one by one, to an empty database too.
     """
     async with await _connect(url) as connection:
-        await _check_server(connection)
-        await _check_writable(connection)
-        await connection.execute("select pg_advisory_lock(%s)", [_LOCK])
-        applied = await _read_applied(connection)
-        if not applied and migrations is None:
-            return await _create_schema(connection)
-        migrations = list_migrations() if migrations is None else migrations
-        _check_history(migrations, applied)
-        pending = migrations[len(applied) :]
-        for migration in pending:
-            await _apply(connection, migration)
+        with _translate_errors():
+            return await _bring_up_to_date(connection, migrations)
+
+
+async def _bring_up_to_date(
+    connection: psycopg.AsyncConnection, migrations: Sequence[Migration] | None
+) -> int:
+    await _check_server(connection)
+    await _check_writable(connection)
+    await connection.execute("select pg_advisory_lock(%s)", [_LOCK])
+    applied = await _read_applied(connection)
+    if not applied and migrations is None:
+        return await _create_schema(connection)
+    migrations = list_migrations() if migrations is None else migrations
+    _check_history(migrations, applied)
+    pending = migrations[len(applied) :]
+    for migration in pending:
+        await _apply(connection, migration)
     return len(pending)
 
 
@@ -103,11 +112,38 @@ async def require_usable(url: str) -> None:
 async def _connect(url: str) -> psycopg.AsyncConnection:
     try:
         return await psycopg.AsyncConnection.connect(url, autocommit=True, application_name="gristmill")
+    except psycopg.ProgrammingError:  # quotes the address, with its password
+        raise SetupError(
+            "GRISTMILL_DATABASE_URL is not the address of a PostgreSQL. Write it as postgresql://ROLE:PASSWORD@HOST/DATABASE.",
+            code="database_unreachable",
+        ) from None
     except psycopg.OperationalError as error:
         # Lines that are indented are the library's hints.
         reason = [line for line in str(error).strip().splitlines() if not line.startswith(("\t", " "))][-1]
         raise SetupError(
             f"The database can't be reached: {reason}. Check GRISTMILL_DATABASE_URL, and that PostgreSQL is running.",
+            code="database_unreachable",
+        ) from error
+
+
+@contextmanager
+def _translate_errors() -> Generator[None]:
+    """Errors whose cause is the server, as errors for its operator; a statement that is wrong stays what it is."""
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise SetupError(
+            f"The role in GRISTMILL_DATABASE_URL lacks a right: {first_line(error)}. Make it the owner of the database, and create the "
+            "extension as a superuser: create extension vector.",
+            code="database_not_permitted",
+        ) from error
+    except psycopg.errors.DiskFull as error:
+        raise SetupError(
+            f"The disk of the database is full: {first_line(error)}. Free some space.", code="disk_full"
+        ) from error
+    except psycopg.OperationalError as error:
+        raise SetupError(
+            f"The connection to the database was lost: {first_line(error)}. Start again.",
             code="database_unreachable",
         ) from error
 
