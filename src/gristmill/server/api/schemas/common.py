@@ -25,6 +25,7 @@ from gristmill.sources import IgnoreRules
 from gristmill.validation import is_blank, is_printable
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_MAX_DEPTH = 100  # of lists and objects in each other; the parser of JSON columns reads 200
 
 Row = TypeVar("Row")
 Element = TypeVar("Element")
@@ -77,8 +78,11 @@ class RequestModel(ApiModel):
         return self
 
 
-def require_storable(value: object, place: str) -> None:
-    """Raise ValueError if a text in this value can't be stored. Nested models have checked themselves."""
+def require_storable(value: object, place: str, depth: int = 0) -> None:
+    """Raise ValueError if a text in this value can't be stored, or if it is nested so deeply that it could not be read again. Nested
+    models have checked themselves."""
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"must not be nested deeper than {_MAX_DEPTH} levels, as in {place}")
     if isinstance(value, SecretStr):
         require_storable(value.get_secret_value(), place)
     elif isinstance(value, str):
@@ -87,10 +91,10 @@ def require_storable(value: object, place: str) -> None:
     elif isinstance(value, dict):
         for key, element in cast("dict[object, object]", value).items():
             require_storable(key, place)
-            require_storable(element, place)
+            require_storable(element, place, depth + 1)
     elif isinstance(value, list | tuple):
         for element in cast("list[object]", value):
-            require_storable(element, place)
+            require_storable(element, place, depth + 1)
 
 
 def _storable_object(value: dict[str, Any]) -> dict[str, Any]:
