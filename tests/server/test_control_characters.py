@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from gristmill import app
+from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -100,3 +101,38 @@ def variants(value: Any, text: str) -> list[Any]:
             for variant in variants(element, text)
         ]
     return []
+
+
+async def test_numbers_and_days_beyond_what_can_be_stored_are_no_server_errors(
+    http: httpx.AsyncClient,
+) -> None:
+    base = (await http.post("/api/knowledge-bases", json={"name": "b"})).json()["id"]
+    note = {"items": [{"type": "note", "content": "words"}]}
+    (item,) = (await http.post(f"/api/knowledge-bases/{base}/items", json=note)).json()["created"]
+    path = f"/api/knowledge-items/{item['id']}"
+
+    async def is_completed() -> bool:
+        return (await http.get(path)).json()["status"] == "completed"
+
+    await wait_until(is_completed)
+    for index in (2**31, 2**63, 10**22, -1):
+        refusal = await http.get(f"{path}/chunks", params={"cursor": f"{item['id']}:{index}"})
+        assert (refusal.status_code, refusal.json()["code"]) == (422, "invalid_request"), index
+    assert (await http.get("/api/usage", params={"until": "0001-01-01"})).json()["items"] == []
+
+
+@pytest.mark.parametrize("depth", [250, 900, 100_000])
+async def test_json_that_is_nested_too_deeply_is_refused(http: httpx.AsyncClient, depth: int) -> None:
+    """The database would take it, and no one could read the item any more."""
+    base = (await http.post("/api/knowledge-bases", json={"name": "b"})).json()["id"]
+    for path, body in (
+        ("/api/knowledge-bases", '{"name": "c", "metadata": {"a": %s}}'),
+        (
+            f"/api/knowledge-bases/{base}/items",
+            '{"items": [{"type": "note", "content": "x", "metadata": {"a": %s}}]}',
+        ),
+        ("/api/search", '{"query": "x", "filters": {"metadata": {"a": %s}}}'),
+    ):
+        content = body % ("[" * depth + "]" * depth)
+        refusal = await http.post(path, content=content, headers={"Content-Type": "application/json"})
+        assert refusal.status_code in (400, 422), (path, refusal.text)

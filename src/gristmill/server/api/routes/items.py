@@ -46,6 +46,8 @@ from gristmill.work import OnActive
 
 router = ApiRouter("/api", tag="items")
 
+_MAX_INDEX = 2**31 - 1  # of a chunk, as the database stores it
+
 
 # ── one item ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -148,9 +150,12 @@ def _parse_chunk_cursor(cursor: str | None) -> tuple[UUID, int] | None:
         return None
     item_id, _, index = cursor.rpartition(":")
     try:
-        return UUID(item_id), int(index)
+        place = UUID(item_id), int(index)
     except ValueError:
-        raise Invalid("The cursor is invalid. Send the nextCursor of the page before.") from None
+        place = None
+    if place is None or not 0 <= place[1] <= _MAX_INDEX:
+        raise Invalid("The cursor is invalid. Send the nextCursor of the page before.")
+    return place
 
 
 # ── the items of a base ──────────────────────────────────────────────────────────────────────────────────

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -21,6 +21,7 @@ router = ApiRouter("/api", tag="usage")
 PathLimit = Annotated[UUID, Depends(parse_limit_id)]
 _MAX_ROWS = 100_000
 _DEFAULT_DAYS = timedelta(days=30)
+_FIRST_DAY = date.min + _DEFAULT_DAYS
 _COLUMNS = ("day", "baseId", "base", "caller", "callerName", "kind", "model", "texts", "tokens", "cost")
 
 
@@ -38,7 +39,7 @@ async def get_usage(
     default. `format=csv` downloads a table."""
     async with context.db.connection() as tx:
         last = until or await usage.today(tx)
-        chosen = UsageFilter(since or last - _DEFAULT_DAYS, last, base_id, by)
+        chosen = UsageFilter(since or max(last, _FIRST_DAY) - _DEFAULT_DAYS, last, base_id, by)
         rows = await usage.find_usage(tx, caller.org, chosen, limit=_MAX_ROWS)
     if output == "csv":
         headers = {"Content-Disposition": f'attachment; filename="usage-{chosen.since}-{last}.csv"'}
