@@ -42,6 +42,9 @@ def test_a_move_is_queued_and_a_second_one_refused(run: RunCommand, database_url
     moved = run("index", "move", "notes", "--to", place, GRISTMILL_INDEX_URL=ENGINE)
     assert moved.stdout.startswith("Moving notes to the search engine.")
     assert index_of(run, database_url) == ("embedded", "opensearch")
+    (shown,) = json.loads(run("index", "status", "--json").stdout)
+    assert (shown["name"], shown["index"], shown["movingTo"]) == ("notes", "embedded", "opensearch")
+    assert run("index", "status", "notes").stdout.split()[-3:] == ["notes", "embedded", "opensearch"]
     for words in (("move", "notes", "--to", "embedded"), ("rebuild", "notes")):
         assert run("index", *words, GRISTMILL_INDEX_URL=ENGINE).code == "index_moving"
 

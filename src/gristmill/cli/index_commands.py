@@ -4,16 +4,32 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
+from rich.text import Text
 
-from gristmill.cli.common import AsJson, BaseName, DataDir, run_with_client
+from gristmill.cli.common import AsJson, BaseName, DataDir, OptionalBase, run_with_client
 from gristmill.cli.help import CommandLine
-from gristmill.cli.output import console, print_json
+from gristmill.cli.output import console, new_table, print_json
+
+_STATUS_FIELDS = ("id", "name", "index", "movingTo")
 
 index_cli = CommandLine(
     name="index",
-    help="Move a base to a search engine and back, or build its index again.",
-    examples=["gristmill index move handbook --to opensearch"],
+    help="Show where bases are indexed, move one to a search engine and back, or build its index again.",
+    examples=["gristmill index status", "gristmill index move handbook --to opensearch"],
 )
+
+
+@index_cli.command("status", examples=["gristmill index status", "gristmill index status handbook --json"])
+def show_status(name: OptionalBase = None, as_json: AsJson = False, data_dir: DataDir = None) -> None:
+    """Show where bases are indexed, and where they are being moved to."""
+    from gristmill.cli import status
+
+    bases = run_with_client(lambda session: status.find_bases(session, name), data_dir)
+    print_json([{field: base[field] for field in _STATUS_FIELDS} for base in bases], as_json)
+    table = new_table("base", "index", "moving to")
+    for base in bases:
+        table.add_row(Text(base["name"]), base["index"], base["movingTo"] or "")
+    console(as_json).print(table if bases else "No knowledge bases yet.")
 
 
 @index_cli.command(
