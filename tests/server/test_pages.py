@@ -1,5 +1,6 @@
 """The pages of documents as pictures, and their text as HTML that is safe to show."""
 
+import asyncio
 import io
 import os
 import re
@@ -12,6 +13,7 @@ from PIL import Image
 
 from gristmill.errors import Conflict
 from gristmill.readers.pool import ReaderPool
+from gristmill.server.api import page_images
 from gristmill.server.api.footnotes import find_footnotes, find_labels
 from gristmill.server.api.page_images import PageImages
 from gristmill.server.api.rendered_text import TextStyle, first_heading, outline, render, sanitise
@@ -273,6 +275,31 @@ async def test_a_text_or_an_office_file_has_no_pages_and_starts_no_process(
     with pytest.raises(Conflict) as refusal:
         await PageImages().pages("key", "base", tmp_path / "file")
     assert refusal.value.code == "no_pages"
+
+
+async def test_pages_that_several_people_open_at_once_are_counted_once_in_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A count that only grew left no room for any picture, and in the end refused all of them."""
+    monkeypatch.setattr(page_images, "_MAX_CACHED_BYTES", 40_000)
+    (tmp_path / "file").write_bytes(samples.pdf(["The miller grinds rye."]))
+    images = PageImages()
+
+    async def is_wanted() -> bool:
+        return True
+
+    try:
+        for _ in range(3):
+            pictures = await asyncio.gather(
+                *(
+                    images.image("key", "base", tmp_path / "file", 1, 400, is_wanted=is_wanted)
+                    for _ in range(4)
+                )
+            )
+            assert images.image_in_cache("key", 1, 400) in pictures
+        assert len(pictures[0]) < 40_000 < 12 * len(pictures[0])
+    finally:
+        await images.close()
 
 
 @pytest.mark.slow

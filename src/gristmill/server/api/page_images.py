@@ -116,8 +116,9 @@ class PageImages:
             base, {"k": "image", "task": _task(path) | {"page": page, "width": width}}, is_wanted
         )
         data = base64.b64decode(message["data"])
+        # Another request may have drawn the same page meanwhile.
+        self._cached_bytes += len(data) - len(self._images.pop((key, page, width), b""))
         self._images[key, page, width] = data
-        self._cached_bytes += len(data)
         while self._cached_bytes > _MAX_CACHED_BYTES:
             _, dropped = self._images.popitem(last=False)
             self._cached_bytes -= len(dropped)
