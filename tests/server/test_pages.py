@@ -288,6 +288,7 @@ async def test_pages_that_several_people_open_at_once_are_counted_once_in_the_ca
     async def is_wanted() -> bool:
         return True
 
+    pictures: list[bytes] = []
     try:
         for _ in range(3):
             pictures = await asyncio.gather(

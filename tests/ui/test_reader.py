@@ -114,6 +114,7 @@ def test_code_has_line_numbers_and_the_reader_works_in_chinese_on_a_phone(
         "stones.py": CODE.encode(),
         "deck.pptx": samples.pptx([("Oats", "and spelt"), ("Rye", "and emmer")]),
         "list.pdf": samples.pdf(["A heron at the weir.", "A bittern at the weir."]),
+        "sacks.jsonl": "".join(f'{{"sack": {number}, "note": "{"rye " * 1_200}"}}\n' for number in range(40)).encode(),
     }
     items = add_files(api, base, files)
     with profile(browser, PHONE, "dark", "zh-CN") as tabs:
@@ -125,6 +126,8 @@ def test_code_has_line_numbers_and_the_reader_works_in_chinese_on_a_phone(
         assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
         reload_with_late_beginning(page)
+        page.goto(f"{ui_url}/b/{base}/i/{items['sacks.jsonl']}/read")  # few lines fill a window of the text, not the screen
+        expect(page.locator(".code-line", has_text='"sack": 39')).to_be_attached()
         page.goto(f"{ui_url}/b/{base}?q=bittern&mode=text&pane=search")
         page.get_by_role("link", name=re.compile("list.pdf")).first.click()
         expect(page.get_by_text("页，共 2 页")).to_be_visible()

@@ -105,6 +105,10 @@ export function textView(item, passage, { headings, textPages, pageStarts, curre
     body.classList.toggle("single", (pageStarts.peek().length || textPages.peek()?.pages.length) === 1);
     arePagesListed = true;
   };
+  const noteText = () => {
+    const hasMore = body.childElementCount > 0 || edges.next !== null;
+    errorText.value = hasMore ? "" : t("This document has no text.");
+  };
   const replace = async (/** @type {number} */ at) => {
     const number = ++lastReplace;
     try {
@@ -117,41 +121,48 @@ export function textView(item, passage, { headings, textPages, pageStarts, curre
       edges = window;
       noteHeadings(window);
       notePages(window);
-      errorText.value = body.childElementCount ? "" : t("This document has no text.");
+      noteText();
       mark();
       scrollTo(at);
       notePage();
+      grow();
     } catch (error) {
-      if (!abort.signal.aborted) errorText.value = /** @type {Error} */ (error).message;
+      if (number === lastReplace && !abort.signal.aborted) errorText.value = /** @type {Error} */ (error).message;
     }
   };
+  /** Adds a window after what is shown, or before it. */
+  const extend = (/** @type {TextWindow} */ window, /** @type {boolean} */ isAfter) => {
+    if (isAfter) {
+      append(body, window);
+      last = window.blocks.at(-1)?.end ?? last;
+      edges.next = window.next;
+    } else {
+      const height = box.scrollHeight;
+      prepend(window);
+      box.scrollTop += box.scrollHeight - height;
+      first = window.blocks[0]?.start ?? first;
+      edges.previous = window.previous;
+    }
+    noteHeadings(window);
+    noteText();
+    mark();
+  };
+  /** Loads more until it can be scrolled: a window of few long lines may be lower than the box. */
   const grow = async () => {
     const isEnd = box.scrollTop + box.clientHeight > box.scrollHeight - MARGIN;
     const [after, before] = [isEnd ? edges.next : null, box.scrollTop < MARGIN ? edges.previous : null];
-    if (isLoading || (after ?? before) === null) return;
+    if (isLoading || !box.clientHeight || (after ?? before) === null) return;
     isLoading = true;
     const number = lastReplace;
     try {
       const window = await fetchWindow(after === null ? { before: String(before) } : { after: String(after) });
-      if (number !== lastReplace) return; // another place is shown meanwhile
-      if (after !== null) {
-        append(body, window);
-        last = window.blocks.at(-1)?.end ?? last;
-        edges.next = window.next;
-      } else {
-        const height = box.scrollHeight;
-        prepend(window);
-        box.scrollTop += box.scrollHeight - height;
-        first = window.blocks[0]?.start ?? first;
-        edges.previous = window.previous;
-      }
-      noteHeadings(window);
-      mark();
+      if (number === lastReplace) extend(window, after !== null); // else another place is shown meanwhile
     } catch {
-      // the next scroll tries again
+      return; // the next scroll tries again
     } finally {
       isLoading = false;
     }
+    grow();
   };
   const blocks = () => /** @type {NodeListOf<HTMLElement>} */ (body.querySelectorAll(".text-block, .text-image"));
   const mark = () => {
@@ -219,7 +230,7 @@ export function textView(item, passage, { headings, textPages, pageStarts, curre
   effect(() => wantedAt.value, (at) => at >= 0 && showAt(at));
   effect(
     () => live.state.value === "reconnecting",
-    (isAway) => !isAway && errorText.peek() && replace(passage.peek()?.place ?? wantedAt.peek()),
+    (isAway) => isAway || (errorText.peek() ? replace(passage.peek()?.place ?? wantedAt.peek()) : grow()),
   );
   return box;
 }
