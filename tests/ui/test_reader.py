@@ -114,7 +114,9 @@ def test_code_has_line_numbers_and_the_reader_works_in_chinese_on_a_phone(
         "stones.py": CODE.encode(),
         "deck.pptx": samples.pptx([("Oats", "and spelt"), ("Rye", "and emmer")]),
         "list.pdf": samples.pdf(["A heron at the weir.", "A bittern at the weir."]),
-        "sacks.jsonl": "".join(f'{{"sack": {number}, "note": "{"rye " * 1_200}"}}\n' for number in range(40)).encode(),
+        "sacks.jsonl": "".join(
+            f'{{"sack": {number}, "note": "{"rye " * 1_200}"}}\n' for number in range(40)
+        ).encode(),
     }
     items = add_files(api, base, files)
     with profile(browser, PHONE, "dark", "zh-CN") as tabs:
@@ -126,7 +128,9 @@ def test_code_has_line_numbers_and_the_reader_works_in_chinese_on_a_phone(
         assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
         reload_with_late_beginning(page)
-        page.goto(f"{ui_url}/b/{base}/i/{items['sacks.jsonl']}/read")  # few lines fill a window of the text, not the screen
+        page.goto(
+            f"{ui_url}/b/{base}/i/{items['sacks.jsonl']}/read"
+        )  # few lines fill a window of the text, not the screen
         expect(page.locator(".code-line", has_text='"sack": 39')).to_be_attached()
         page.goto(f"{ui_url}/b/{base}?q=bittern&mode=text&pane=search")
         page.get_by_role("link", name=re.compile("list.pdf")).first.click()
@@ -153,6 +157,7 @@ def test_code_has_line_numbers_and_the_reader_works_in_chinese_on_a_phone(
         page.get_by_role("button", name="大纲").click()
         page.get_by_role("navigation", name="大纲").get_by_role("button", name="Rye").click()
         expect(page.get_by_text("第 2 张幻灯片，共 2 张")).to_be_visible()
+        expect(page.get_by_role("navigation", name="大纲")).to_have_count(0)  # it covered the slide
         page.get_by_role("button", name="上一页").click()
         expect(page.get_by_text("第 1 张幻灯片，共 2 张")).to_be_visible()
         assert violations(page) == []

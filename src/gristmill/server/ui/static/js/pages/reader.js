@@ -11,7 +11,7 @@ import { computed, effect, html, signal } from "../core.js";
 import { formatNumber, problemMessage, t } from "../i18n.js";
 import { button, iconButton } from "../components/button.js";
 import { icon, itemIcon } from "../components/icon.js";
-import { emptyState } from "../components/status.js";
+import { emptyState, setPageTitle } from "../components/status.js";
 import { segments } from "../components/tabs.js";
 import { copyText } from "../components/copy.js";
 import { readerUrl } from "../reader-link.js";
@@ -45,7 +45,8 @@ export function page(route) {
   const pages = signal(/** @type {PageList | null | undefined} */ (undefined)); // undefined: not known yet
   const note = signal("");
   const isOutlineShown = signal(false);
-  const current = signal(1);
+  const current = signal(0); // the page that is read as a picture; 0: none yet
+  const leftPage = signal(0); // the page at which people went on to the text
   const wantedPage = signal(Number(route.peek().query.get("page") ?? 0));
   const wantedAt = signal(Number(route.peek().query.get("at") ?? -1));
   const textPlace = { find: () => -1 }; // by the view of the text, while it is shown
@@ -59,6 +60,7 @@ export function page(route) {
   const search = computed(() => withoutPlace(route.value.query).toString());
   const view = computed(() => (pages.value ? param("view") || "pages" : "text"));
 
+  setPageTitle(() => item.value?.title ?? "…");
   effect(() => {
     api.get(`/knowledge-items/${id}`).then(
       (value) => (item.value = value),
@@ -102,7 +104,11 @@ export function page(route) {
     { id: "text", label: t("Text") },
     { id: "both", label: t("Side by side") },
   ];
-  const choose = (/** @type {string} */ chosen) => setQuery({ view: chosen === "pages" ? null : chosen });
+  const choose = (/** @type {string} */ chosen) => {
+    if (view.peek() !== "text") leftPage.value = current.peek();
+    else if (pageStarts.peek().length) current.value = currentPage.peek();
+    setQuery({ view: chosen === "pages" ? null : chosen });
+  };
   const content = () => {
     if (errorText.value) return emptyState("file", t("No content to show"), errorText.value);
     if (pages.value === undefined) return html`<div class="reader-pages scroll" aria-busy="true"></div>`;
@@ -121,13 +127,19 @@ export function page(route) {
     outlineEntries(pages.value ?? null, textPages.value, view.value, headings.value, wanted)
   );
   const hasOutline = computed(() => entries.value.length > 0);
-  const outline = () => (hasOutline.value ? outlineView(() => entries.value) : null);
+  const closeOutline = () => (isOutlineShown.value = false);
+  const outline = () => (hasOutline.value ? outlineView(() => entries.value, closeOutline) : null);
   const toggleOutline = () => (isOutlineShown.value = !isOutlineShown.peek());
+  const outlineButton = () => {
+    const element = iconButton(t("Outline"), "queue", toggleOutline, "hide-desk");
+    effect(() => element.setAttribute("aria-expanded", String(isOutlineShown.value)));
+    return element;
+  };
   const position = computed(/** @returns {PagePosition | null} */ () => {
     const list = pages.value;
     if (list && view.value !== "text") {
       const names = list.pages.map(pageName);
-      return { names, index: current.value - 1, open: (index) => jump(wantedPage, index + 1, 0) };
+      return { names, index: Math.max(0, current.value - 1), open: (index) => jump(wantedPage, index + 1, 0) };
     }
     const parts = list ? null : textPages.value;
     if (!parts) return null;
@@ -135,9 +147,11 @@ export function page(route) {
     const index = Math.max(0, parts.pages.findIndex(({ page }) => page === currentPage.value));
     return { names, index, open: (index) => jump(wantedAt, parts.pages[index].start, -1) };
   });
-  // Side by side, the text follows the pictures: to the passage, if it is on that page.
+  // Side by side, the text follows the pictures; by itself, it begins at the page that was read: at the passage, if it is
+  // on that page.
+  const followed = computed(() => ({ both: current.value, text: leftPage.value })[view.value] ?? 0);
   effect(
-    () => /** @type {const} */ ([view.value === "both" ? current.value : 0, pageStarts.value]),
+    () => /** @type {const} */ ([followed.value, pageStarts.value]),
     ([page, starts]) => {
       const index = page ? starts.findIndex((start) => start.page >= page) : -1;
       if (index < 0) return;
@@ -147,12 +161,13 @@ export function page(route) {
     },
   );
   const hasPages = computed(() => position.value !== null);
+  const isHit = computed(() => place.value >= 0);
   const turn = (/** @type {number} */ by) => {
     const { names, index, open } = position.peek() ?? { names: [], index: 0, open: () => {} };
     if (names[index + by] !== undefined) open(index + by);
   };
   onKeys({
-    ...{ j: () => step(1), k: () => step(-1), Escape: back },
+    ...{ j: () => step(1), k: () => step(-1), Escape: () => (isOutlineShown.peek() ? closeOutline() : back()) },
     ...{ ArrowRight: () => turn(1), ArrowLeft: () => turn(-1) },
   });
   const notice =
@@ -165,9 +180,9 @@ export function page(route) {
           item.value?.title ?? "…"}</span></h1>
         <div class="actions">
           ${() => (hasPages.value ? pageSteps(position, () => textPages.value?.kind ?? "page", turn) : null)}
-          ${() => hitSteps(hits.value.length, place.value, step)}
+          ${() => (isHit.value ? hitSteps(hits, place, step) : null)}
           ${() => (pages.value ? segments(t("View"), choices, () => view.value, choose) : null)}
-          ${() => (hasOutline.value ? iconButton(t("Outline"), "queue", toggleOutline, "hide-desk") : null)}
+          ${() => (hasOutline.value ? outlineButton() : null)}
           ${iconButton(t("Copy link to this place"), "copy", () => copyLink(shownPlace(), passage.peek()))}
           ${button(t("Details"), () => go(detailsUrl(base, id)), { small: true, kind: "quiet" })}
           ${() => (HAVE_ORIGINAL.has(item.value?.type) ? originalLink(id) : null)}
@@ -252,14 +267,18 @@ function pageSteps(position, kind, turn) {
   `;
 }
 
-/** @param {number} n @param {number} place @param {(by: number) => void} step */
-function hitSteps(n, place, step) {
-  if (n < 1 || place < 0) return null;
+/**
+ * Its buttons stay the same elements, too.
+ * @param {Signal<Hit[]>} hits @param {Computed<number>} place @param {(by: number) => void} step
+ */
+function hitSteps(hits, place, step) {
   const previous = iconButton(t("Previous hit"), "chevron", () => step(-1), "turn-up");
   const next = iconButton(t("Next hit"), "chevron", () => step(1), "turn-down");
-  previous.disabled = place === 0;
-  next.disabled = place === n - 1;
-  const position = t("hit {i} of {n}", { i: place + 1, n });
+  effect(() => {
+    previous.disabled = place.value <= 0;
+    next.disabled = place.value >= hits.value.length - 1;
+  });
+  const position = () => t("hit {i} of {n}", { i: place.value + 1, n: hits.value.length });
   return html`
     <span class="hit-steps">${previous}<span class="small-text dim" role="status">${position}</span>${next}</span>
   `;
@@ -283,14 +302,19 @@ function outlineEntries(list, textPages, view, headings, { wantedPage, wantedAt 
 
 /** @typedef {{level: number, title: string, open: () => void}} OutlineEntry */
 
-/** @param {() => OutlineEntry[]} entries */
-function outlineView(entries) {
-  const entry = (/** @type {OutlineEntry} */ { level, title, open }) =>
-    html`
-      <li
-        style.--level=${level -
-          1}><button type="button" class="cut" title="${title}" @click=${open}>${title}</button></li>
+/** @param {() => OutlineEntry[]} entries @param {() => void} close On phones, it covers the text. */
+function outlineView(entries, close) {
+  const entry = (/** @type {OutlineEntry} */ { level, title, open }) => {
+    const onclick = () => {
+      close();
+      open();
+    };
+    return html`
+      <li style.--level=${level - 1}>
+        <button type="button" class="cut" title="${title}" @click=${onclick}>${title}</button>
+      </li>
     `;
+  };
   return html`
     <nav class="reader-outline scroll" aria-label="${t("Outline")}">
       <ol>${() => entries().map(entry)}</ol>

@@ -25,7 +25,8 @@ const MAX_RATIO = 2; // pixels of a picture for each pixel of the page
 export const pageName = (page, index) => page.label ?? String(index + 1);
 
 /**
- * @param {PageList} list @param {Computed<Passage | null>} passage @param {Signal<number>} current the page at the top
+ * @param {PageList} list @param {Computed<Passage | null>} passage
+ * @param {Signal<number>} current the page that is read; where there is one already, the view begins there
  * @param {Signal<number>} wanted the page to go to; 0: none
  */
 export function pageView(list, passage, current, wanted) {
@@ -36,6 +37,7 @@ export function pageView(list, passage, current, wanted) {
   /** @type {Map<number, HTMLElement>} */ const shown = new Map();
   /** @type {number[]} */ let tops = [];
   let width = 0;
+  let target = { top: -1, page: 0 }; // the page that was gone to, while nobody scrolls
   const heightOf = (/** @type {number} */ i) => width * list.pages[i].height / list.pages[i].width;
   const measure = () => {
     const next = Math.floor(Math.min(MAX_WIDTH, box.clientWidth - 2 * GAP));
@@ -58,6 +60,13 @@ export function pageView(list, passage, current, wanted) {
     }
     return low;
   };
+  /** The page that is read: near an end of the document, others can be at a third of the window. */
+  const pageInView = () => {
+    const { scrollTop, clientHeight, scrollHeight } = box;
+    if (scrollTop === target.top) return target.page;
+    if (scrollTop <= GAP) return 1;
+    return scrollTop + clientHeight >= scrollHeight - 1 ? list.count : indexAt(scrollTop + clientHeight / 3) + 1;
+  };
   const draw = () => {
     if (!width) return;
     const { scrollTop, clientHeight } = box;
@@ -73,13 +82,15 @@ export function pageView(list, passage, current, wanted) {
       const element = pageElement(list, index, width, heightOf(index), passage.peek());
       element.style.top = `${tops[index]}px`;
       shown.set(index, element);
-      body.append(element);
+      const pages = /** @type {HTMLElement[]} */ ([...body.children]);
+      body.insertBefore(element, pages.find((page) => Number(page.dataset.page) > index + 1) ?? null);
     }
-    current.value = indexAt(scrollTop + clientHeight / 3) + 1;
+    current.value = pageInView();
   };
   const show = (/** @type {number} */ page, share = 0) => {
     if (!width || page < 1 || page > list.count) return;
     box.scrollTop = tops[page - 1] + share * heightOf(page - 1) - (share ? box.clientHeight / 3 : GAP / 2);
+    target = { top: box.scrollTop, page };
     draw();
   };
   const showPassage = () => {
@@ -95,11 +106,11 @@ export function pageView(list, passage, current, wanted) {
       frame = requestAnimationFrame(draw);
     };
     const observer = new ResizeObserver(() => {
-      const [page, isFirst] = [current.peek(), !width];
+      const page = current.peek();
       if (!measure()) return draw();
-      if (isFirst || passage.peek()?.boxes.length) showPassage();
-      if (isFirst && wanted.peek() && !passage.peek()?.boxes.length) show(wanted.peek());
-      else if (!isFirst) show(page);
+      if (page && page !== firstBox(passage.peek())?.page) show(page);
+      else showPassage();
+      if (!page && wanted.peek() && !passage.peek()?.boxes.length) show(wanted.peek());
       draw();
     });
     observer.observe(box);
