@@ -266,6 +266,18 @@ def test_the_outline_has_the_headings_of_the_whole_text_but_for_those_in_code() 
     assert len(outline(runs, limit=2)) == 2
 
 
+@pytest.mark.parametrize(
+    "code",
+    ["```ls```", "- ```sh\n  ls\n  ```", "1. First:\n\n    ```\n    ls\n    ```", "~~~\n- ```\n~~~"],
+)
+def test_what_follows_code_of_any_form_is_no_code(code: str) -> None:
+    text = f"# Stones\n\n{code}\n\n## Grain\n\n" + "The miller grinds *rye*.\n\n" * 2_000
+    assert [heading.title for heading in outline([TextRun(text, 0, None)], limit=9)] == ["Stones", "Grain"]
+    window = cut_window(TextRun(text, 0, None), 40_000)
+    assert window.start > 20_000
+    assert render(window)[0][0].html == "<p>The miller grinds <em>rye</em>.</p>\n"
+
+
 @pytest.mark.parametrize("data", [b"", b"# Stones", samples.docx("<w:p/>")])
 async def test_a_text_or_an_office_file_has_no_pages_and_starts_no_process(
     tmp_path: Path, data: bytes, monkeypatch: pytest.MonkeyPatch

@@ -19,10 +19,10 @@ from markdown_it.token import Token
 
 from gristmill.server.api.footnotes import add_footnotes, environment_of, is_footnote_link
 from gristmill.server.api.task_lists import add_task_lists
-from gristmill.server.api.text_windows import TextRun, TextWindow
+from gristmill.server.api.text_windows import FENCE, TextRun, TextWindow, closes
 
 _HEADING = re.compile(r"^#{1,6} .+$", re.MULTILINE)
-_HEADING_OR_FENCE = re.compile(r"^ {0,3}(?P<fence>`{3,}|~{3,})(?P<info>.*)$|^#{1,6} .+$", re.MULTILINE)
+_HEADING_OR_FENCE = re.compile(rf"{FENCE}|^#{{1,6}} .+$", re.MULTILINE)
 _OPENING, _CLOSING = re.compile(r"(?:`{3,}|~{3,})[^\n]*\n"), re.compile(r"(?:^|(?<=\n))(?:`{3,}|~{3,})\n?\Z")
 _TAGS = frozenset(
     [
@@ -186,8 +186,7 @@ def outline(runs: Iterable[TextRun], *, limit: int, style: TextStyle = "authored
             if match["fence"] and not fence:
                 fence = match["fence"]
             elif match["fence"]:
-                is_end = match["fence"].startswith(fence) and not match["info"].strip()
-                fence = "" if is_end else fence
+                fence = "" if closes(match, fence) else fence
             elif not fence and len(lines) < limit:
                 lines.append((match[0], run.start + match.start(), run.page))
     tokens = _parser(style).parse("\n\n".join(line for line, _, _ in lines), environment_of(()))

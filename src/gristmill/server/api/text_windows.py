@@ -20,7 +20,9 @@ MAX_WINDOW = 24_000  # characters
 CONTEXT = MAX_WINDOW + 4_000  # characters before a place that are looked at
 _BEFORE = 6_000  # of a window, before the character that was asked for
 _MAX_LINE = 4_000  # longer ones are cut
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$", re.MULTILINE)
+# A line that opens or closes code, also within a list, or right behind the mark of an entry. "```ls```" is code within a line.
+FENCE = r"^[ \t]*(?P<entry>(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*)(?P<fence>`{3,}(?=[^`\n]*$)|~{3,})(?P<info>.*)$"
+_FENCE = re.compile(FENCE, re.MULTILINE)
 _TABLE_ROW = re.compile(r"(?:[^\n]*\n)?\|")  # stored parts end anywhere: the first line can be a part of one
 _TABLE_HEAD = re.compile(r"^\|.*\|[ \t]*\n\|(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*\n", re.MULTILINE)
 
@@ -132,10 +134,15 @@ def _fence_at(text: str, position: int) -> tuple[str, int]:
     fence, line = "", 1
     for match in _FENCE.finditer(text, 0, position):
         if not fence:
-            fence, line = match[1], 1 + text.count("\n", match.end() + 1, position)
-        elif match[1].startswith(fence) and not match[2].strip():
+            fence, line = match["fence"], 1 + text.count("\n", match.end() + 1, position)
+        elif closes(match, fence):
             fence = ""
     return (fence, line) if fence else ("", 1)
+
+
+def closes(match: re.Match[str], fence: str) -> bool:
+    """Whether a line that `FENCE` matches closes the code that a fence has opened."""
+    return match["fence"].startswith(fence) and not match["info"].strip() and not match["entry"]
 
 
 def _table_head_at(run: TextRun, position: int) -> str:
