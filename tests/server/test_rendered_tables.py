@@ -1,5 +1,7 @@
 """Long tables of texts without pages: wherever one opens them, they are tables with their head."""
 
+import re
+
 import httpx
 
 from tests.wait_until import wait_until
@@ -43,3 +45,16 @@ async def test_a_row_far_into_a_table_without_pages_is_shown_with_its_head(http:
     path = f"/api/knowledge-items/{items['pipes.md']}/rendered"
     window = (await http.get(path, params={"at": len(text) - 100})).json()
     assert "<th>" not in "".join(block["html"] for block in window["blocks"])  # a blank line ended the table
+
+
+async def test_rows_that_are_longer_than_the_first_one_are_shown_whole(http: httpx.AsyncClient) -> None:
+    """The first line of a CSV file can be a title, and its rows of any length."""
+    csv = "Sacks of 2024\nName,Note,Price\nrye,a|b,3\noats,,4,late\n"
+    items = await add(http, {"sacks.csv": csv})
+    path = f"/api/knowledge-items/{items['sacks.csv']}"
+    (block,) = (await http.get(f"{path}/rendered")).json()["blocks"]
+    cells = re.findall("<t[hd]>(.*?)</t[hd]>", block["html"])
+    rows = [["Sacks of 2024"], ["Name", "Note", "Price"], ["rye", "a|b", "3"], ["oats", "", "4", "late"]]
+    assert cells == [cell for row in rows for cell in [*row, "", "", ""][:4]]
+    content = (await http.get(f"{path}/content")).text
+    assert [content[row:].split(" ")[1] for row in block["rows"]] == ["Sacks", "Name", "rye", "oats"]

@@ -19,7 +19,7 @@ from markdown_it.token import Token
 
 from gristmill.server.api.footnotes import add_footnotes, environment_of, is_footnote_link
 from gristmill.server.api.task_lists import add_task_lists
-from gristmill.server.api.text_windows import FENCE, TextRun, TextWindow, closes
+from gristmill.server.api.text_windows import FENCE, TextRun, TextWindow, closes, widen_table_heads
 
 _HEADING = re.compile(r"^#{1,6} .+$", re.MULTILINE)
 _HEADING_OR_FENCE = re.compile(rf"{FENCE}|^#{{1,6}} .+$", re.MULTILINE)
@@ -130,7 +130,7 @@ def render(
     text = prefix + window.text
     parser = _parser(style)
     environment = environment_of(footnotes)
-    tokens = parser.parse(text, environment)
+    tokens = parser.parse(text if style == "authored" else widen_table_heads(text), environment)
     starts = _line_starts(text)
     blocks: list[RenderedBlock] = []
     headings: list[RenderedHeading] = []

@@ -24,6 +24,8 @@ _MAX_LINE = 4_000  # longer ones are cut
 FENCE = r"^[ \t]*(?P<entry>(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*)(?P<fence>`{3,}(?=[^`\n]*$)|~{3,})(?P<info>.*)$"
 _FENCE = re.compile(FENCE, re.MULTILINE)
 _TABLE_ROW = re.compile(r"(?:[^\n]*\n)?\|")  # stored parts end anywhere: the first line can be a part of one
+_TABLE_ROWS = re.compile(r"(?:\|[^\n]*\n?)+")
+_CELL_END = re.compile(r"(?<!\\)\|")
 _TABLE_HEAD = re.compile(r"^\|.*\|[ \t]*\n\|(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*\n", re.MULTILINE)
 
 
@@ -69,6 +71,28 @@ def join_parts(parts: Sequence[tuple[int, str, int | None]]) -> list[TextRun]:
 def find_table_head(text: str) -> str:
     """The head of the last table in a text: its first two lines."""
     return next((match[0] for match in reversed(list(_TABLE_HEAD.finditer(text)))), "")
+
+
+def widen_table_heads(text: str) -> str:
+    """The text, line by line, with heads of tables as wide as their widest row: cells beyond the head would not be shown."""
+    pieces: list[str] = []
+    end = table_end = 0
+    for match in _TABLE_HEAD.finditer(text):
+        if match.start() < table_end:  # a row that looks like a head
+            continue
+        rows = _TABLE_ROWS.match(text, match.end())
+        table_end = rows.end() if rows else match.end()
+        head, rule = match[0].rstrip("\n").split("\n")
+        widest = max(map(_count_cells, rows[0].split("\n")), default=0) if rows else 0
+        missing = widest - _count_cells(head)
+        if missing > 0:
+            pieces += text[end : match.start()], f"{head}{' |' * missing}\n{rule}{' --- |' * missing}\n"
+            end = match.end()
+    return "".join([*pieces, text[end:]])
+
+
+def _count_cells(row: str) -> int:
+    return len(_CELL_END.findall(row))
 
 
 def begins_in_table(text: str) -> bool:
