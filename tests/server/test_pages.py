@@ -266,6 +266,22 @@ def test_the_outline_has_the_headings_of_the_whole_text_but_for_those_in_code() 
     assert len(outline(runs, limit=2)) == 2
 
 
+@pytest.mark.parametrize("rule", ["---", "+++"])
+def test_front_matter_is_shown_as_it_is_and_is_no_heading(rule: str) -> None:
+    entries = f"# <b>as we <i>sort</i> them\ntitle{':' if rule == '---' else ' ='} '<b>Stones'\n"
+    text = f"{rule}\n{entries}{rule}\n\n# Dressing\n\nIt takes a day.\n"
+    (matter, heading, _), headings = render(TextWindow(text, 0))
+    assert matter.html.startswith(f"<pre><code>{rule}\n# &lt;b&gt;as we")
+    assert (text[matter.start : matter.end], matter.line) == (f"{rule}\n{entries}{rule}\n", 1)
+    assert text[heading.start : heading.end] == "# Dressing\n"
+    assert [found.title for found in (*headings, *outline([TextRun(text, 0, None)], limit=9))] == [
+        "Dressing",
+        "Dressing",
+    ]
+    ruled = "---\n\nNo entry: between rules there is text, and there can be a colon in it.\n\n---\n"
+    assert render(TextWindow(ruled, 0))[0][0].html == "<hr>\n"
+
+
 @pytest.mark.parametrize(
     "code",
     ["```ls```", "- ```sh\n  ls\n  ```", "1. First:\n\n    ```\n    ls\n    ```", "~~~\n- ```\n~~~"],

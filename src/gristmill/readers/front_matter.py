@@ -44,6 +44,14 @@ def front_matter(text: str) -> DocumentMetadata:
     return from_fields(_parse_toml(block[2]) if block[1] == "+++" else _parse_yaml(block[2]))
 
 
+def front_matter_length(text: str) -> int:
+    """How many characters of `text` are its front matter; 0 if it has none that says something."""
+    block = _BLOCK.match(text[:_MAX_CHARACTERS]) if has_front_matter(text) else None
+    if block is None or not block[2].split("\n", 1)[0].strip():  # between two rules there can be text, too
+        return 0
+    return block.end() if _parse_toml(block[2]) or _parse_yaml(block[2]) else 0
+
+
 def from_fields(entries: Mapping[str, Any]) -> DocumentMetadata:
     """The metadata in entries with the usual names, in any case."""
     by_name = {name.lower(): value for name, value in entries.items()}

@@ -9,7 +9,7 @@ from elsewhere. Pure.
 import html
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ import nh3
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from gristmill.readers.front_matter import front_matter_length
 from gristmill.server.api.footnotes import add_footnotes, environment_of, is_footnote_link
 from gristmill.server.api.task_lists import add_task_lists
 from gristmill.server.api.text_windows import FENCE, TextRun, TextWindow, closes, widen_table_heads
@@ -126,6 +127,11 @@ def render(
     window: TextWindow, footnotes: Collection[str] = (), style: TextStyle = "authored"
 ) -> tuple[list[RenderedBlock], list[RenderedHeading]]:
     """The blocks and headings of a window; `footnotes` are the labels that have a note in its document."""
+    if length := _front_matter_length(window.text, window.start, style):
+        markup = f"<pre><code>{html.escape(window.text[:length], quote=False)}</code></pre>"
+        rest = replace(window, text=window.text[length:], start=length)
+        blocks, headings = render(rest, footnotes, style)
+        return [RenderedBlock(0, length, window.page, 1, sanitise(markup)), *blocks], headings
     prefix = f"{window.fence}\n" if window.fence else window.table_head
     text = prefix + window.text
     parser = _parser(style)
@@ -182,7 +188,8 @@ def outline(runs: Iterable[TextRun], *, limit: int, style: TextStyle = "authored
     lines: list[tuple[str, int, int | None]] = []
     fence = ""
     for run in runs:
-        for match in _HEADING_OR_FENCE.finditer(run.text):
+        first = _front_matter_length(run.text, run.start, style)
+        for match in _HEADING_OR_FENCE.finditer(run.text, first):
             if match["fence"] and not fence:
                 fence = match["fence"]
             elif match["fence"]:
@@ -196,6 +203,11 @@ def outline(runs: Iterable[TextRun], *, limit: int, style: TextStyle = "authored
         for (line, start, page), title in zip(lines, titles, strict=False)
         if title
     ]
+
+
+def _front_matter_length(text: str, start: int, style: TextStyle) -> int:
+    """How many characters of a text are its front matter, which would look like a large heading."""
+    return front_matter_length(text) if start == 0 and style in ("authored", "lines") else 0
 
 
 def first_heading(opening: str) -> str:
