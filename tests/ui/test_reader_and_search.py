@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
@@ -169,6 +170,57 @@ def test_an_explanation_says_all_where_all_words_of_the_query_are_there(
         page.goto(f"{ui_url}/b/{base}?q={query}&mode=text&explain=1")
         expect(page.locator(".hit")).to_have_count(1)
         expect(page.locator(".hit")).to_contain_text(words)
+    titled = [{"type": "note", "title": title, "content": "Rye."} for title in ("季度报告", "GPU policies")]
+    api.http.post(f"/api/knowledge-bases/{base}/items", json={"items": titled})
+    api.wait_until_indexed(base)
+    for query in ("季度报告", "gpu", "policy"):
+        page.goto(f"{ui_url}/b/{base}?q={query}&explain=1")
+        expect(page.locator(".hit").first).to_contain_text("Its title has words of your query")
+        expect(page.locator(".hit").first).not_to_contain_text("by meaning only")
+        expect(page.get_by_text("No document contains these words")).to_have_count(0)
+
+
+# The page waits 280 ms for further letters.
+LONGER_THAN_TYPING = 400
+
+
+def test_letters_that_are_being_typed_search_for_nothing_and_stay_on_their_page(
+    page: Page, ui_url: str, api: ApiHelper
+) -> None:
+    """Those of which an input method makes a word, and those of someone who opens a hit at once."""
+    base = api.create_base("Typing")
+    api.add_notes(base, "# 组件\n\n一个组件处理文件的事件。")
+    api.wait_until_indexed(base)
+    queries = list[str]()
+    page.on("request", lambda request: queries.extend(find_query(request.post_data)))
+    page.clock.install()
+    page.goto(f"{ui_url}/b/{base}")
+    field = page.get_by_role("searchbox", name="Search this base")
+    field.focus()
+    method: Any = page.context.new_cdp_session(page)
+    method.send("Input.imeSetComposition", {"text": "zu jian", "selectionStart": 7, "selectionEnd": 7})
+    field.dispatch_event("keydown", {"key": "ArrowDown", "isComposing": True, "bubbles": True})
+    page.clock.run_for(LONGER_THAN_TYPING)
+    method.send("Input.insertText", {"text": "组件"})
+    hit = page.locator(".hit a")
+    expect(hit).to_be_visible()
+    assert queries == ["组件"]
+    page.evaluate(
+        """() => {
+          const field = document.querySelector("[data-search] input");
+          field.value = "mill";
+          field.dispatchEvent(new InputEvent("input", { bubbles: true }));
+          document.querySelector(".hit > a").click();
+        }"""
+    )
+    expect(page.locator(".text-block.passage").first).to_be_visible()
+    page.clock.run_for(LONGER_THAN_TYPING)
+    assert query_of(page)["q"] == ["组件"]
+
+
+def find_query(body: str | None) -> list[str]:
+    """The query of a request."""
+    return [json.loads(body)["query"]] if body and '"query"' in body else []
 
 
 def test_side_by_side_the_text_follows_the_pages(page: Page, ui_url: str, api: ApiHelper) -> None:

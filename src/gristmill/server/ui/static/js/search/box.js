@@ -5,7 +5,7 @@
  */
 
 import { capabilities, loadCapabilities } from "../capabilities.js";
-import { html } from "../core.js";
+import { effect, html } from "../core.js";
 import { t } from "../i18n.js";
 import { icon } from "../components/icon.js";
 import { setQuery } from "../router.js";
@@ -24,6 +24,7 @@ export function searchBox(route, label) {
   loadCapabilities();
   /** @type {ReturnType<typeof setTimeout>} */ let timer;
   /** @type {HTMLInputElement} */ let field;
+  effect(() => () => clearTimeout(timer)); // else it would change the address of the next page
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
     clearTimeout(timer);
@@ -34,8 +35,9 @@ export function searchBox(route, label) {
     if (field.value.trim()) setQuery({ q: field.value, limit: null, ask: "1" }, { push: true });
     else field.focus();
   };
-  const oninput = () => {
+  const oninput = (/** @type {Event} */ event) => {
     clearTimeout(timer);
+    if (/** @type {InputEvent} */ (event).isComposing) return; // letters of which an input method makes a word
     timer = setTimeout(() => setQuery({ q: field.value, limit: null, ask: null }), TYPING_DELAY);
   };
   const onkeydown = (/** @type {KeyboardEvent} */ event) => {
@@ -61,6 +63,7 @@ export function searchBox(route, label) {
         .value=${() => route.value.query.get("q") ?? ""}
         ref=${(/** @type {HTMLInputElement} */ element) => (field = element)}
         @input=${oninput}
+        @compositionend=${oninput}
         @keydown=${onkeydown}
       >
       ${() => (canAsk() ? askButton() : null)}

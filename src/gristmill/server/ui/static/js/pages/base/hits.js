@@ -53,15 +53,11 @@ function excerpt(hit) {
 }
 
 /**
- * Whether a word of the query is in the text or in the title. Words that every text has, such as "the", are no match:
- * the server does not highlight them.
+ * Whether a word of the query is in the text, in the title or in a heading. Words that every text has, such as "the", are
+ * no match: the server neither highlights nor counts them.
  * @param {Hit} hit
  */
-export function hasKeyword(hit) {
-  const title = hit.title.toLowerCase();
-  return hit.highlights.length > 0 ||
-    Boolean(hit.explain?.terms.some(({ term }) => term.length > 3 && title.includes(term)));
-}
+export const hasKeyword = (hit) => hit.highlights.length > 0 || (hit.explain?.coverage ?? 0) > 0;
 
 /** @param {Hit} hit The address of a web page, where that is not its title. */
 const addressOf = (hit) =>
