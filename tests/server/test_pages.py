@@ -1,6 +1,5 @@
 """The pages of documents as pictures, and their text as HTML that is safe to show."""
 
-import asyncio
 import io
 import os
 import re
@@ -11,11 +10,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from gristmill.errors import Conflict
-from gristmill.readers.pool import ReaderPool
-from gristmill.server.api import page_images
 from gristmill.server.api.footnotes import find_footnotes, find_labels
-from gristmill.server.api.page_images import PageImages
 from gristmill.server.api.rendered_text import TextStyle, first_heading, outline, render, sanitise
 from gristmill.server.api.text_windows import (
     MAX_WINDOW,
@@ -292,43 +287,6 @@ def test_what_follows_code_of_any_form_is_no_code(code: str) -> None:
     window = cut_window(TextRun(text, 0, None), 40_000)
     assert window.start > 20_000
     assert render(window)[0][0].html == "<p>The miller grinds <em>rye</em>.</p>\n"
-
-
-@pytest.mark.parametrize("data", [b"", b"# Stones", samples.docx("<w:p/>")])
-async def test_a_text_or_an_office_file_has_no_pages_and_starts_no_process(
-    tmp_path: Path, data: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").write_bytes(data)
-    monkeypatch.delattr(ReaderPool, "lease_process")
-    with pytest.raises(Conflict) as refusal:
-        await PageImages().pages("key", "base", tmp_path / "file")
-    assert refusal.value.code == "no_pages"
-
-
-async def test_pages_that_several_people_open_at_once_are_counted_once_in_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A count that only grew left no room for any picture, and in the end refused all of them."""
-    monkeypatch.setattr(page_images, "_MAX_CACHED_BYTES", 40_000)
-    (tmp_path / "file").write_bytes(samples.pdf(["The miller grinds rye."]))
-    images = PageImages()
-
-    async def is_wanted() -> bool:
-        return True
-
-    pictures: list[bytes] = []
-    try:
-        for _ in range(3):
-            pictures = await asyncio.gather(
-                *(
-                    images.image("key", "base", tmp_path / "file", 1, 400, is_wanted=is_wanted)
-                    for _ in range(4)
-                )
-            )
-            assert images.image_in_cache("key", 1, 400) in pictures
-        assert len(pictures[0]) < 40_000 < 12 * len(pictures[0])
-    finally:
-        await images.close()
 
 
 @pytest.mark.slow

@@ -61,7 +61,7 @@ def _frame_pixels(data: bytes, number: int) -> object:
     try:
         with images.open(io.BytesIO(data)) as image:
             image.seek(number)
-            picture = image.convert("RGB")
+            picture = ocr.with_8_bits(image).convert("RGB")
             picture.thumbnail((4_000, 4_000))
             return numpy.asarray(picture)
     except Exception as error:

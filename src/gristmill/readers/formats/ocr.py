@@ -50,6 +50,7 @@ def open_image(data: bytes) -> Any:
             image.draft("RGB", (_MAX_SIDE, _MAX_SIDE))
             # As it is displayed: a camera notes in the file how it was held.
             image = image_operations.exif_transpose(image)
+            image = with_8_bits(image)
             picture = image.convert("RGBA") if image.mode in ("P", "LA", "PA", "RGBA") else image
             if picture.mode == "RGBA":  # put it on white paper
                 background = images.new("RGBA", picture.size, "white")
@@ -62,6 +63,18 @@ def open_image(data: bytes) -> Any:
         raise
     except Exception as error:
         raise image_error(error) from error
+
+
+def with_8_bits(image: Any) -> Any:
+    """The image, with greys of 16 bits scaled to 8: a conversion would cut them off, and leave white paper."""
+    if not image.mode.startswith("I"):
+        return image
+    scale = 255 / max(255, image.getextrema()[1])
+
+    def scaled(grey: Any) -> Any:
+        return grey * scale
+
+    return image.point(scaled).convert("L")
 
 
 def image_error(error: Exception) -> DocumentRefused:

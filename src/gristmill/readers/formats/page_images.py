@@ -133,6 +133,7 @@ def _image_picture(path: Path, number: int, width: int) -> Any:
                 raise DocumentRefused("The image is too large to be shown.", code="bomb")
             image.seek(number - 1)
             shown = image_operations.exif_transpose(image) if number == 1 else image
+            shown = ocr.with_8_bits(shown)
             if shown.mode in ("P", "LA", "PA", "RGBA"):  # put it on white paper
                 layer = shown.convert("RGBA")
                 shown = images.new("RGBA", layer.size, "white")
