@@ -178,6 +178,11 @@ class LiveContent:
     characters: int | None
     created_at: datetime
 
+    @property
+    def revision(self) -> str:
+        """Identifies what the live version was read from."""
+        return self.content_hash.hex()[:32]
+
 
 async def live_content(tx: Tx, item_id: ItemId) -> LiveContent | None:
     """The content of the live version; None if there is none."""

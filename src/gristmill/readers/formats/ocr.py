@@ -71,10 +71,10 @@ def with_8_bits(image: Any) -> Any:
         return image
     scale = 255 / max(255, image.getextrema()[1])
 
-    def scaled(grey: Any) -> Any:
+    def scale_grey(grey: Any) -> Any:
         return grey * scale
 
-    return image.point(scaled).convert("L")
+    return image.point(scale_grey).convert("L")
 
 
 def image_error(error: Exception) -> DocumentRefused:

@@ -32,14 +32,9 @@ class _PagedItem:
     blob: str | None
 
     @property
-    def revision(self) -> str:
-        """Identifies what the live version was read from."""
-        return self.live.content_hash.hex()[:32]
-
-    @property
     def key(self) -> str:
         """Identifies the pages in the cache."""
-        return f"{self.item.id} {self.revision}"
+        return f"{self.item.id} {self.live.revision}"
 
 
 async def _require_paged(context: ApiContext, item_id: ItemId, viewer: Viewer) -> _PagedItem:
@@ -81,7 +76,7 @@ async def list_pages(
 def _pages_out(paged: _PagedItem, pages: PageList) -> PagesOut:
     return PagesOut(
         item_id=paged.item.id,
-        revision=paged.revision,
+        revision=paged.live.revision,
         count=len(pages.pages),
         pages=[
             PageOut(width=page.width, height=page.height, label=page.label or None) for page in pages.pages
@@ -107,10 +102,10 @@ async def get_page_image(
     without expiry."""
     paged = await _require_paged(context, item_id, viewer)
     width = min(3000, -(-width // _STEP) * _STEP)
-    tag = f'"{paged.revision}-{page}-{width}"'
+    tag = f'"{paged.live.revision}-{page}-{width}"'
     headers = {
         "ETag": tag,
-        "Cache-Control": _IMMUTABLE if revision == paged.revision else _REVALIDATED,
+        "Cache-Control": _IMMUTABLE if revision == paged.live.revision else _REVALIDATED,
         "Content-Security-Policy": "default-src 'none'",
         "X-Content-Type-Options": "nosniff",
     }

@@ -82,7 +82,8 @@ class _TextPlace:
 class _WindowText:
     """What the database has of the text that a response shows."""
 
-    characters: int  # of the whole text
+    revision: str  # identifies the whole text
+    characters: int  # of it
     start: int
     end: int
     is_last: bool  # nothing follows
@@ -147,7 +148,7 @@ async def get_rendered(
         place = _TextPlace(after, "after")
     elif before is not None:
         place = _TextPlace(before, "before")
-    async with context.db.connection() as tx:
+    async with context.db.snapshot() as tx:  # another version may be published meanwhile
         item = await guards.require_item(tx, item_id, viewer)
         text = await _read_text(tx, item, place, with_pages=pages)
     rendered = await asyncio.to_thread(_render_all, text)
@@ -177,6 +178,7 @@ async def _read_text(tx: Tx, item: Item, place: _TextPlace, *, with_pages: bool)
     outlined = await _read_whole(tx, item) if with_pages and kind == "page" and not is_code else []
     characters = live.characters or end
     return _WindowText(
+        live.revision,
         characters,
         start,
         end,
@@ -265,6 +267,7 @@ def _response(
     text: _WindowText, rendered: list[_Rendered], titles: list[str], headings: list[RenderedHeading]
 ) -> RenderedOut:
     return RenderedOut(
+        revision=text.revision,
         characters=text.characters,
         previous=text.start if text.start > 0 else None,
         next=None if text.is_last or not text.end else text.end,

@@ -82,8 +82,10 @@ class ImageOut(ApiModel):
 
 class RenderedOut(ApiModel):
     """Blocks of the content in order. `previous` and `next` are the values of `before` and `after` for more; null at the ends.
-    `page_kind` is what the numbers of pages count; `pages` are listed on request."""
+    `page_kind` is what the numbers of pages count; `pages` are listed on request. `revision` identifies the text: windows with another
+    one are of another text."""
 
+    revision: str
     characters: int
     previous: int | None
     next: int | None

@@ -21,6 +21,7 @@ export const messages = {
   Outline: "大纲",
   "The document has changed since this link was copied: its passage is no longer there.":
     "复制此链接后文档已更改，链接中的段落已不存在。",
+  "The document has changed meanwhile. This is its new text.": "文档刚刚更改，这里是新的文本。",
   "Copy link to this place": "复制此处的链接",
   "This page can't be drawn. Read its text instead.": "无法显示此页。请阅读其文本。",
 };

@@ -60,13 +60,8 @@ export function page(route) {
   const search = computed(() => withoutPlace(route.value.query).toString());
   const view = computed(() => (pages.value ? param("view") || "pages" : "text"));
 
-  setPageTitle(() => item.value?.title ?? "…");
-  effect(() => {
-    api.get(`/knowledge-items/${id}`).then(
-      (value) => (item.value = value),
-      (error) => (errorText.value = error.message),
-    );
-    // Not required: browsers log a refusal as an error, and most documents have no pages.
+  // Not required: browsers log a refusal as an error, and most documents have no pages.
+  const loadPages = () =>
     api.get(`/knowledge-items/${id}/pages`, { required: false }).then(
       (list) => {
         if (NOTED.has(list.error?.code)) note.value = problemMessage(list.error);
@@ -74,6 +69,13 @@ export function page(route) {
       },
       () => (pages.value = null),
     );
+  setPageTitle(() => item.value?.title ?? "…");
+  effect(() => {
+    api.get(`/knowledge-items/${id}`).then(
+      (value) => (item.value = value),
+      (error) => (errorText.value = error.message),
+    );
+    loadPages();
   });
   const lookUp = async () => {
     const name = chunk.peek();
@@ -86,10 +88,16 @@ export function page(route) {
     if (own) go(readerUrl({ ...own, page: own.source.page }, new URLSearchParams(location.search)), { replace: true });
     else note.value ||= t("The document has changed since this link was copied: its passage is no longer there.");
   };
-  effect(() => search.value, async () => {
+  const loadHits = async () => {
     hits.value = await findHits(base, route.peek().query).catch(() => []);
     await lookUp();
-  });
+  };
+  effect(() => search.value, loadHits);
+  const onchange = () => {
+    note.value ||= t("The document has changed meanwhile. This is its new text.");
+    loadPages();
+    loadHits();
+  };
   effect(() => chunk.value, () => void (hits.peek().length && lookUp()));
 
   const back = () => go(searchUrl(base));
@@ -117,7 +125,7 @@ export function page(route) {
     return [
       list && kind !== "text" ? pageView(list, passage, current, wantedPage) : null,
       kind !== "pages"
-        ? textView(id, passage, { headings, textPages, pageStarts, currentPage, wantedAt, place: textPlace })
+        ? textView(id, passage, { headings, textPages, pageStarts, currentPage, wantedAt, place: textPlace, onchange })
         : null,
     ];
   };
@@ -147,8 +155,8 @@ export function page(route) {
     const index = Math.max(0, parts.pages.findIndex(({ page }) => page === currentPage.value));
     return { names, index, open: (index) => jump(wantedAt, parts.pages[index].start, -1) };
   });
-  // Side by side, the text follows the pictures; by itself, it begins at the page that was read: at the passage, if it is
-  // on that page.
+  // Side by side, the text follows the pictures; by itself, it begins at the page that was read. If the passage is on
+  // that page, it is shown.
   const followed = computed(() => ({ both: current.value, text: leftPage.value })[view.value] ?? 0);
   effect(
     () => /** @type {const} */ ([followed.value, pageStarts.value]),

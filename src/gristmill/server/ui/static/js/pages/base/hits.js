@@ -53,8 +53,8 @@ function excerpt(hit) {
 }
 
 /**
- * Whether a word of the query is in the text, in the title or in a heading. Words that every text has, such as "the", are
- * no match: the server neither highlights nor counts them.
+ * Whether a word of the query is in the text, in the title or in a heading. Words that every text has, such as "the",
+ * are no match: the server neither highlights nor counts them.
  * @param {Hit} hit
  */
 export const hasKeyword = (hit) => hit.highlights.length > 0 || (hit.explain?.coverage ?? 0) > 0;

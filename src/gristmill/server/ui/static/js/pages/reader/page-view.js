@@ -37,7 +37,7 @@ export function pageView(list, passage, current, wanted) {
   /** @type {Map<number, HTMLElement>} */ const shown = new Map();
   /** @type {number[]} */ let tops = [];
   let width = 0;
-  let target = { top: -1, page: 0 }; // the page that was gone to, while nobody scrolls
+  let target = { top: -1, page: 0 }; // the page that was gone to, until the next scroll
   const heightOf = (/** @type {number} */ i) => width * list.pages[i].height / list.pages[i].width;
   const measure = () => {
     const next = Math.floor(Math.min(MAX_WIDTH, box.clientWidth - 2 * GAP));

@@ -20,15 +20,17 @@ import { blockElement, imageElement, rangeOf, sectionElement } from "./text-bloc
 /** @typedef {{level: number, title: string, start: number, page: number | null}} Heading */
 /** @typedef {{kind: PageKind, pages: {page: number, start: number, title: string}[]}} TextPages */
 /**
- * @typedef {{previous: number | null, next: number | null, pageKind: PageKind, pages: TextPages["pages"],
- *   blocks: Block[], headings: Heading[], footnotes: Footnote[], images: TextImage[]}} TextWindow
+ * @typedef {{revision: string, previous: number | null, next: number | null, pageKind: PageKind,
+ *   pages: TextPages["pages"], blocks: Block[], headings: Heading[], footnotes: Footnote[],
+ *   images: TextImage[]}} TextWindow
  */
 /**
  * @typedef {{headings: Signal<Heading[]>, textPages: Signal<TextPages | null>, pageStarts: Signal<TextPages["pages"]>,
- *   currentPage: Signal<number>, wantedAt: Signal<number>, place: {find: () => number}}} TextState `headings` are those
- *   that are known, `textPages` the slides or sheets, `pageStarts` the pages of another document, `currentPage` is the
- *   number of the page at the top, `wantedAt` the character to go to; -1: none. `place.find` finds the character at the
- *   top; -1 while the passage is in view
+ *   currentPage: Signal<number>, wantedAt: Signal<number>, place: {find: () => number},
+ *   onchange: () => void}} TextState `headings` are those that are known, `textPages` the slides or sheets,
+ *   `pageStarts` the pages of another document, `currentPage` is the number of the page at the top, `wantedAt` the
+ *   character to go to; -1: none. `place.find` finds the character at the top; -1 while the passage is in view.
+ *   `onchange` is called when the document has another text than it had
  */
 
 const MARGIN = 900; // pixels before an end, where more is loaded
@@ -37,7 +39,8 @@ const TOP = 72; // pixels above the place that is shown
 const LONG = 300; // pixels: the words of a higher paragraph are looked for
 
 /** @param {string} item @param {Computed<Passage | null>} passage @param {TextState} state */
-export function textView(item, passage, { headings, textPages, pageStarts, currentPage, wantedAt, place }) {
+export function textView(item, passage, state) {
+  const { headings, textPages, pageStarts, currentPage, wantedAt, place } = state;
   const body = /** @type {HTMLElement} */ (html`<div class="reader-document"></div>`);
   const errorText = signal("");
   const problem = () => (errorText.value ? emptyState("file", t("No content to show"), errorText.value) : null);
@@ -47,6 +50,7 @@ export function textView(item, passage, { headings, textPages, pageStarts, curre
   `);
   /** @type {{previous: number | null, next: number | null}} */ let edges = { previous: null, next: null };
   let [first, last] = [0, 0]; // the characters that are shown
+  let revision = ""; // of the text that is shown
   let isLoading = false;
   let arePagesListed = textPages.peek() !== null || pageStarts.peek().length > 0;
   let lastReplace = 0; // responses can arrive in another order than their requests
@@ -115,6 +119,8 @@ export function textView(item, passage, { headings, textPages, pageStarts, curre
       const pages = String(!arePagesListed);
       const window = await fetchWindow({ at: String(Math.max(0, at)), pages });
       if (number !== lastReplace) return;
+      if (revision && window.revision !== revision) return startAgain(at);
+      revision = window.revision;
       body.replaceChildren();
       append(body, window);
       [first, last] = [window.blocks[0]?.start ?? 0, window.blocks.at(-1)?.end ?? 0];
@@ -129,6 +135,14 @@ export function textView(item, passage, { headings, textPages, pageStarts, curre
     } catch (error) {
       if (number === lastReplace && !abort.signal.aborted) errorText.value = /** @type {Error} */ (error).message;
     }
+  };
+  /** Another version was published: its text can be at other characters, and have other headings. */
+  const startAgain = (/** @type {number} */ at) => {
+    [revision, arePagesListed, edges] = ["", false, { previous: null, next: null }];
+    [headings.value, textPages.value, pageStarts.value] = [[], null, []];
+    footnotes.clear();
+    state.onchange();
+    replace(at);
   };
   /** Adds a window after what is shown, or before it. */
   const extend = (/** @type {TextWindow} */ window, /** @type {boolean} */ isAfter) => {
@@ -156,7 +170,9 @@ export function textView(item, passage, { headings, textPages, pageStarts, curre
     const number = lastReplace;
     try {
       const window = await fetchWindow(after === null ? { before: String(before) } : { after: String(after) });
-      if (number === lastReplace) extend(window, after !== null); // else another place is shown meanwhile
+      // Else another place is shown meanwhile, or another text.
+      if (number === lastReplace && window.revision === revision) extend(window, after !== null);
+      else if (number === lastReplace) startAgain(Math.max(place.find(), 0));
     } catch {
       return; // the next scroll tries again
     } finally {
