@@ -12,6 +12,7 @@ _CITATION = re.compile(r"\s*[\[【]\s*\^?(\d{1,3}(?:\s*[,;–-]\s*\^?\d{1,3})*)\
 _UNFINISHED = re.compile(r"(?:\s*[\[【][\d\s,;^–-]{0,40}|`+|\s+)$")
 _BACKTICKS = re.compile(r"(`+)")
 _NUMBER = re.compile(r"\[(\d{1,3})\]")
+_BLOCK_FENCE = 3  # backticks that open a block of code
 _MAX_RANGE = 20
 
 
@@ -21,7 +22,7 @@ class CitationReader:
     def __init__(self, numbers: Collection[int]) -> None:
         self._numbers = frozenset(numbers)
         self._waiting = ""
-        self._is_code = False
+        self._fence = ""
         self.cited: list[int] = []
 
     def feed(self, text: str) -> str:
@@ -38,14 +39,8 @@ class CitationReader:
         return self._clean(text)
 
     def _clean(self, text: str) -> str:
-        parts: list[str] = []
-        for part in _BACKTICKS.split(text):
-            if part.startswith("`"):
-                self._is_code = not self._is_code
-            parts.append(
-                part if self._is_code or part.startswith("`") else _CITATION.sub(self._replace, part)
-            )
-        return "".join(parts)
+        pieces, self._fence = _split_code(text, self._fence)
+        return "".join(piece if is_code else _CITATION.sub(self._replace, piece) for piece, is_code in pieces)
 
     def _replace(self, match: re.Match[str]) -> str:
         numbers = [number for number in _expand(match.group(1)) if number in self._numbers]
@@ -59,14 +54,32 @@ class CitationReader:
 def citation_places(text: str) -> list[tuple[int, int]]:
     """Where an answer cites, outside of code: the offset of each `[number]`, and the number."""
     places: list[tuple[int, int]] = []
-    start, is_code = 0, False
+    start = 0
+    for piece, is_code in _split_code(text)[0]:
+        if not is_code:
+            places += [(start + match.start(), int(match[1])) for match in _NUMBER.finditer(piece)]
+        start += len(piece)
+    return places
+
+
+def _split_code(text: str, fence: str = "") -> tuple[list[tuple[str, bool]], str]:
+    """The pieces of a text, each with whether it is code, and the backticks that have opened code at its end; `fence` has those at
+    its beginning. As many backticks as opened it close code, and the end of a paragraph closes what is within a line."""
+    pieces: list[tuple[str, bool]] = []
     for part in _BACKTICKS.split(text):
         if part.startswith("`"):
-            is_code = not is_code
-        elif not is_code:
-            places += [(start + match.start(), int(match[1])) for match in _NUMBER.finditer(part)]
-        start += len(part)
-    return places
+            if not fence:
+                fence = part
+            elif part == fence or len(part) >= len(fence) >= _BLOCK_FENCE:
+                fence = ""
+            pieces.append((part, True))
+            continue
+        end = part.find("\n\n") if 0 < len(fence) < _BLOCK_FENCE else -1
+        if end >= 0:
+            pieces.append((part[:end], True))
+            part, fence = part[end:], ""
+        pieces.append((part, bool(fence)))
+    return pieces, fence
 
 
 def _expand(text: str) -> list[int]:
