@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gristmill import app
 from gristmill.connectors import linear
 from gristmill.connectors.notion import blocks
 from gristmill.connectors.notion import connector as notion
@@ -13,6 +14,7 @@ from gristmill.errors import SourceGone, Unreadable
 from tests.connectors.fakes.linear import FakeLinear
 from tests.connectors.fakes.notion import FakeNotion, rich
 from tests.connectors.fakes.tool import serve_fake
+from tests.connectors.harness import ConnectorHarness
 
 
 def block(
@@ -131,3 +133,15 @@ async def test_errors_and_uploads_of_linear() -> None:
             async with open_temporarily(linear.KIND, tool.config(), tool.credentials()) as connector:
                 with pytest.raises(error):
                     await connector.check()
+
+
+async def test_names_that_the_database_can_not_store_do_not_fail_a_run(mill: app.Gristmill) -> None:
+    """PostgreSQL stores no NUL and no half of a surrogate pair: one such name failed every run of its connector."""
+    with serve_fake(FakeLinear()) as tool:
+        tool.followed()[0].assignee = "An\0n \ud83d"
+        harness = await ConnectorHarness.create(mill, tool)
+        run = await harness.sync()
+        assert run.status == "success", await harness.log_text(run)
+        assert await harness.fetch(
+            "select metadata ->> 'assignee' from item where metadata ? 'assignee'"
+        ) == [("Ann ?",)]

@@ -18,6 +18,7 @@ class LinearIssue:
     text: str
     updated: str
     trashed: bool = False
+    assignee: str | None = None
     comments: list[FakeComment] = field(default_factory=list[FakeComment])
 
 
@@ -143,7 +144,7 @@ class FakeLinear(FakeTool):
             "trashed": issue.trashed or None,
             "priorityLabel": "High",
             "state": {"name": "Todo"},
-            "assignee": None,
+            "assignee": issue.assignee and {"name": issue.assignee},
             "labels": {"nodes": [{"name": "Bug"}]},
             "team": {"id": issue.team, "key": "ENG"},
             "comments": {"nodes": [_show_comment(comment) for comment in issue.comments[-1:]]},
