@@ -12,7 +12,7 @@ from gristmill.connectors.testing import open_kind, open_temporarily, read_all
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
 from gristmill.errors import SourceGone, Unreadable
 from tests.connectors.fakes.linear import FakeLinear
-from tests.connectors.fakes.notion import FakeNotion, rich
+from tests.connectors.fakes.notion import SOURCE, FakeNotion, NotionPage, rich
 from tests.connectors.fakes.tool import serve_fake
 from tests.connectors.harness import ConnectorHarness
 
@@ -79,6 +79,32 @@ async def test_pages_of_notion_have_properties_files_and_marks_that_settle() -> 
         tool.add_rule(lambda call: call.path == "/v1/search", lambda: tool.respond({"results": []}), times=2)
         async with open_temporarily(notion.KIND, tool.config(), tool.credentials()) as connector:
             assert "Nothing is followed" in (await connector.find_problems())[0]
+
+
+async def test_more_pages_than_a_query_of_notion_lists_are_read() -> None:
+    """Notion ended queries after 10,000 results, and the listing counted as complete. What can't be listed is reported."""
+    with serve_fake(FakeNotion()) as tool:
+        tool.page_size, tool.max_results = 3, 5
+        outside = [page for page in tool.followed() if not page.source][:8]
+        rows = [NotionPage(f"row{n}", "text", "inner", tool.now, SOURCE) for n in range(12)]
+        for number, page in enumerate(rows):
+            page.created = f"2026-02-01T10:{number // 2:02}:00.000Z"
+
+        async def list_pages(*pages: NotionPage) -> tuple[set[str], list[str]]:
+            tool.pages = {page.id: page for page in pages}
+            async with open_temporarily(notion.KIND, tool.config(), tool.credentials()) as connector:
+                batches = [batch async for batch in connector.sync({})]
+            listed = {entry.ref.source_id.partition(":")[2] for each in batches for entry in each.present}
+            return listed, [batch.stream.scope for batch in batches if batch.problem]
+
+        assert await list_pages(*rows) == ({page.id for page in rows}, ["workspace"])
+        assert await list_pages(*outside) == ({page.id for page in outside}, ["workspace"])
+        for page in rows:
+            page.created = "2026-02-01T10:00:00.000Z"
+        listed, problems = await list_pages(*rows)
+        assert (len(listed), problems) == (5, ["workspace", f"data-source:{SOURCE}"])
+        tool.max_results = 50
+        assert await list_pages(*rows, *outside) == ({page.id for page in [*rows, *outside]}, [])
 
 
 async def test_a_block_synced_from_a_page_that_is_not_shared_leaves_the_rest_of_the_page() -> None:

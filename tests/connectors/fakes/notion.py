@@ -20,6 +20,7 @@ class NotionPage:
     inner: str
     edited: datetime
     source: str | None = None
+    created: str = "2026-02-01T10:00:00.000Z"
     in_trash: bool = False
     blocks: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
@@ -40,6 +41,7 @@ class FakeNotion(FakeTool):
         super().__init__()
         self.pages: dict[str, NotionPage] = {}
         self.files: dict[str, bytes] = {}
+        self.max_results = 10_000  # of one query
         self.advance_clock(-3600)
         for _ in range(12):
             self.add()
@@ -110,23 +112,33 @@ class FakeNotion(FakeTool):
         if kind == "data_source":
             return self._page_of(call, [{"object": "data_source", "id": SOURCE}])
         pages = sorted(
-            self.followed(), key=lambda page: (page.edited.replace(second=0, microsecond=0), page.id)
+            self.followed(),
+            key=lambda page: (page.edited.replace(second=0, microsecond=0), page.id),
+            reverse=call.body["sort"]["direction"] == "descending",
         )
         return self._page_of(call, [self.show(page) for page in pages])
 
     def _query(self, call: FakeCall) -> dict[str, Any]:
-        pages = [self.show(page) for page in self.followed() if page.source == SOURCE]
-        return self._page_of(call, pages)
+        by_creation = [{"timestamp": "created_time", "direction": "ascending"}]
+        assert call.body.get("sorts", by_creation) == by_creation
+        created = call.body.get("filter", {"timestamp": "created_time", "created_time": {"on_or_after": ""}})
+        assert created["timestamp"] == "created_time"
+        pages = sorted((page.created, page.id, page) for page in self.followed() if page.source == SOURCE)
+        since = created["created_time"]["on_or_after"]
+        return self._page_of(call, [self.show(page) for at, _, page in pages if at >= since])
 
     def _page_of(self, call: FakeCall, rows: list[dict[str, Any]]) -> dict[str, Any]:
         start = int((call.body or call.params).get("start_cursor") or 0)
         end = start + self.page_size
+        status = {"type": "incomplete", "incomplete_reason": "query_result_limit_reached"}
+        is_cut_off, rows = len(rows) > self.max_results, rows[: self.max_results]
         has_more = end < len(rows)
         return {
             "object": "list",
             "results": rows[start:end],
             "has_more": has_more,
             "next_cursor": str(end) if has_more else None,
+            **({"request_status": status} if is_cut_off else {}),
         }
 
     def _find(self, page_id: str) -> NotionPage:
@@ -167,6 +179,7 @@ class FakeNotion(FakeTool):
         return {
             "object": "page",
             "id": page.id,
+            "created_time": page.created,
             "last_edited_time": f"{page.edited:%Y-%m-%dT%H:%M}:00.000Z",
             "in_trash": page.in_trash,
             "parent": parent,

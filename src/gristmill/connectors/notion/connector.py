@@ -4,6 +4,9 @@
     (workspace, page)        pages outside databases, as `search` lists them
     (data-source:{id}, page) the pages of a database's data source, as its query lists them
 
+Notion ends a query after 10,000 results. A data source is read by the time at which its pages were created: where a query ends, the next one
+begins. A search can't go on: what it leaves out is a problem of the run.
+
 The mark of a page is the time of its last change, which Notion rounds to the minute: a page that changed in the last two minutes
 is read again by the next run. Search is not exhaustive, so a page that it does not name is requested before it is pruned. What is
 archived or in the trash counts as deleted. Notion does not say who may see a page: everyone sees all pages, or the people that the
@@ -49,6 +52,10 @@ API_VERSION = "2025-09-03"
 _PAGE_SIZE = 100
 _MAX_BLOCKS = 10_000  # of a page
 _STABLE_AFTER = timedelta(minutes=2)
+_CUT_OFF = (
+    "Notion lists no more than 10,000 pages of a search, or of one minute of a database. New pages beyond them are not read: "
+    "connect the integration to fewer pages, and add a second connector with another integration."
+)
 _OWN_PAGES = ("child_page", "child_database")  # documents of their own
 
 
@@ -73,6 +80,7 @@ class NotionConnector(Connector):
         self._config, self._http, self._files = config, http, files
         self._sources: list[str] | None = None
         self._has_pages = False
+        self._cut_off: set[Stream] = set()  # streams of which Notion did not list everything
 
     async def check(self) -> Account:
         """Which integration the token is of."""
@@ -103,6 +111,8 @@ class NotionConnector(Connector):
             )
             async for batch in errors_as_problems(stream, batches):
                 yield batch
+            if stream in self._cut_off:
+                yield Batch(stream, problem=_CUT_OFF)
 
     async def fetch(self, ref: DocumentRef) -> Document:
         """One page as it is now."""
@@ -143,10 +153,10 @@ class NotionConnector(Connector):
 
     # ── listing ──────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _search(self, kind: str, cursor: str | None) -> dict[str, Any]:
+    async def _search(self, kind: str, cursor: str | None, direction: str = "ascending") -> dict[str, Any]:
         body: dict[str, Any] = {
             "filter": {"property": "object", "value": kind},
-            "sort": {"timestamp": "last_edited_time", "direction": "ascending"},
+            "sort": {"timestamp": "last_edited_time", "direction": direction},
             "page_size": _PAGE_SIZE,
             **({"start_cursor": cursor} if cursor else {}),
         }
@@ -161,7 +171,7 @@ class NotionConnector(Connector):
                 data = await self._search("data_source", cursor)
                 sources |= {
                     str(source.get("id"))
-                    for source in map(as_dict, as_list(data.get("results")))
+                    for source in _results(data)
                     if not source.get("archived") and not source.get("in_trash")
                 }
                 cursor = _next_cursor(data)
@@ -171,15 +181,16 @@ class NotionConnector(Connector):
         return self._sources
 
     async def _list(self, stream: Stream, cursor: str | None) -> MarkedPage:
+        """A page of a listing. The cursor names the query (the time from which on it lists pages, or the order of a search), and has
+        the query's own."""
+        query, _, start = (cursor or "").rpartition(" ")
         if stream == WORKSPACE:
-            data = await self._search("page", cursor)
+            data = await self._search("page", start, query or "ascending")
         else:
-            body = {"page_size": _PAGE_SIZE, **({"start_cursor": cursor} if cursor else {})}
-            path = f"/v1/data_sources/{stream.scope.partition(':')[2]}/query"
-            data = as_dict((await self._http.post(path, body)).data)
+            data = await self._query(stream.scope.partition(":")[2], query, start)
         pages = [
             page
-            for page in map(as_dict, as_list(data.get("results")))
+            for page in _results(data)
             if page.get("object") == "page"
             and not page.get("archived")
             and not page.get("in_trash")
@@ -187,7 +198,29 @@ class NotionConnector(Connector):
         ]
         self._has_pages = self._has_pages or bool(pages)
         entries = [ListedDocument(_ref(page), mark=str(page.get("last_edited_time"))) for page in pages]
-        return MarkedPage(entries, _next_cursor(data))
+        following = _next_cursor(data)
+        if following is None and as_dict(data.get("request_status")).get("type") == "incomplete":
+            return MarkedPage(entries, self._next_query(stream, query, data))
+        return MarkedPage(entries, following and f"{query} {following}".strip())
+
+    def _next_query(self, stream: Stream, query: str, data: dict[str, Any]) -> str | None:
+        """The cursor of the query that lists what this one leaves out; None if there is none."""
+        latest = max((str(row.get("created_time")) for row in _results(data)), default="")
+        if stream != WORKSPACE and latest > query:
+            return f"{latest} "
+        # A search, or more pages than a query lists were created within a minute.
+        self._cut_off.add(stream)
+        return "descending " if stream == WORKSPACE and not query else None
+
+    async def _query(self, source: str, since: str, start: str) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "page_size": _PAGE_SIZE,
+            "sorts": [{"timestamp": "created_time", "direction": "ascending"}],
+            **({"start_cursor": start} if start else {}),
+        }
+        if since:
+            body["filter"] = {"timestamp": "created_time", "created_time": {"on_or_after": since}}
+        return as_dict((await self._http.post(f"/v1/data_sources/{source}/query", body)).data)
 
     # ── blocks ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -221,6 +254,10 @@ class NotionConnector(Connector):
             if cursor is None:
                 break
         return children
+
+
+def _results(data: dict[str, Any]) -> list[dict[str, Any]]:
+    return [as_dict(entry) for entry in as_list(data.get("results"))]
 
 
 def _next_cursor(data: dict[str, Any]) -> str | None:
