@@ -232,11 +232,13 @@ class MicrosoftDrivesConnector(SharedFileConnector):
         site = as_dict((await self._http.get(path, {"$select": "id"})).data)
         return await self._all_pages(f"/sites/{site.get('id')}/drives", {"$select": "id,name"})
 
-    async def _all_pages(self, path: str, params: Mapping[str, str | int] | None) -> list[dict[str, Any]]:
+    async def _all_pages(
+        self, path: str, params: Mapping[str, str | int] | None, **headers: str
+    ) -> list[dict[str, Any]]:
         entries: list[dict[str, Any]] = []
         following: str | None = path
         while following:
-            data = as_dict((await self._http.get(following, params)).data)
+            data = as_dict((await self._http.get(following, params, **headers)).data)
             entries += [as_dict(entry) for entry in as_list(data.get("value"))]
             following, params = str(data.get("@odata.nextLink") or "") or None, None
         return entries
@@ -294,8 +296,10 @@ class MicrosoftDrivesConnector(SharedFileConnector):
         """A group of Entra ID with the people in it, and in groups within it; None if the app may not ask for them."""
         if group not in self._groups:
             path = f"/groups/{group}/transitiveMembers/microsoft.graph.user"
+            # To choose the users among the members is an advanced query, which needs the count and the header.
+            params = {"$select": "id,mail,userPrincipalName", "$top": 999, "$count": "true"}
             try:
-                members = await self._all_pages(path, {"$select": "id,mail,userPrincipalName", "$top": 999})
+                members = await self._all_pages(path, params, ConsistencyLevel="eventual")
             except (SourceGone, Unreadable):
                 self._groups[group] = None
             else:

@@ -174,11 +174,8 @@ class FakeGraph(FakeDrives):
             ("/sites/acme.example:/sites/hr", {"id": "acme,1,2"}),
             ("/sites/acme,1,2/drives", {"value": [{"id": "L1", "name": "Documents"}]}),
             ("/users/ann@example.org/drive", {"id": "O1", "name": "OneDrive"}),
-            (
-                "/groups/g-1/transitiveMembers/microsoft.graph.user",
-                {"value": [{"id": "u-7", "userPrincipalName": "Cat@acme.example"}]},
-            ),
         ]
+        self.route("GET", "/v1.0/groups/g-1/transitiveMembers/microsoft.graph.user", self._members)
         for path, body in answers:
             self.route("GET", f"/v1.0{path}", partial(self._fixed, body))
         self.route("GET", f"{prefix}/root/delta", self._delta)
@@ -213,6 +210,12 @@ class FakeGraph(FakeDrives):
     def _fixed(self, body: dict[str, Any], call: FakeCall) -> dict[str, Any]:
         assert "id" in call.params["$select"]
         return body
+
+    def _members(self, call: FakeCall) -> dict[str, Any]:
+        """To choose members by their type is an advanced query."""
+        if call.headers.get("consistencylevel") != "eventual" or call.params.get("$count") != "true":
+            raise FakeError(400, {"error": {"code": "Request_UnsupportedQuery"}})
+        return {"value": [{"id": "u-7", "userPrincipalName": "Cat@acme.example"}]}
 
     def _delta(self, call: FakeCall, drive: str) -> dict[str, Any]:
         """Tokens are `l.ID.NUMBER` within the first listing and `d.NUMBER` for changes."""
