@@ -13,9 +13,10 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 from gristmill.connectors import google_drive
-from gristmill.connectors.port import Audience
+from gristmill.connectors.port import Attachment, Audience
 from gristmill.connectors.testing import open_kind, open_temporarily, read_all
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
+from gristmill.errors import Unreadable
 from tests.connectors.fakes.drives import FOLDER, READER, FakeGoogleDrive
 from tests.connectors.fakes.tool import SECRET, FakeCall, serve_fake
 from tests.connectors.servers.emulator import TOKEN, EmulatedTool, emulate
@@ -37,6 +38,32 @@ async def test_documents_of_google_are_exported_and_folders_limit_what_is_follow
         async with open_temporarily(google_drive.KIND, wrong, tool.credentials()) as connector:
             problems = await connector.find_problems()
         assert ["Nowhere" in problems[0], "gone" in problems[1]] == [True, True]
+
+
+async def test_pictures_of_a_document_are_left_out_and_do_not_keep_it_from_being_exported() -> None:
+    """Google puts them into the markdown in base64, and refuses exports of more than 10 MB. A refusal says why."""
+    picture = f"<data:image/png;base64,{'iVBOR' * 50_000}>"
+    text = "# Plan\n\nrye ![The *wheel*][image1]\n\nsee [image1] data:image/png\n\n![][image2]\n"
+    with serve_fake(FakeGoogleDrive()) as tool:
+        tool.files["doc"].text = f"{text}\n[image1]: {picture}\n\n[image2]: {picture}\n"
+        async with open_temporarily(google_drive.KIND, tool.config(), tool.credentials()) as connector:
+
+            async def export() -> str:
+                file = Attachment("1", "Plan.md", locator={"id": "doc", "export": "text/markdown"})
+                return b"".join([piece async for piece in connector.download(file)]).decode()
+
+            assert (await export()).split("\n\n")[1:3] == ["rye The *wheel*", "see [image1] data:image/png"]
+            assert "iVBOR" not in await export()
+            tool.exports.clear()
+            reason = {"error": {"code": 403, "errors": [{"reason": "exportSizeLimitExceeded"}]}}
+            tool.add_rule(
+                lambda call: call.params.get("mimeType") == "text/markdown", lambda: tool.respond(reason, 403)
+            )
+            await export()
+            assert tool.exports == ["text/plain"]
+            tool.add_rule(lambda call: "mimeType" in call.params, lambda: tool.respond(reason, 403), times=2)
+            with pytest.raises(Unreadable, match="larger than 10 MB"):
+                await export()
 
 
 @pytest.mark.parametrize(

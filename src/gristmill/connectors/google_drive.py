@@ -4,7 +4,7 @@
     (drive:my)     of the account itself, and shared with it
     (drive:{id})   of a shared drive
 
-Google's own formats are exported: documents as markdown, spreadsheets as xlsx, presentations as text. Their version is the time
+Google's own formats are exported: documents as markdown without pictures, spreadsheets as xlsx, presentations as text. Their version is the time
 of their last change; that of other files is the hash of their bytes. What is in the trash counts as deleted. After the first listing,
 `changes.list` says what changed; the people who may read a whole shared drive are compared in every run.
 
@@ -36,6 +36,7 @@ from gristmill.connectors.google_files import (
     clean_name,
     iter_entries,
     parent_of,
+    without_pictures,
 )
 from gristmill.connectors.json_values import as_dict, as_list, parse_time
 from gristmill.connectors.port import (
@@ -59,17 +60,21 @@ from gristmill.connectors.shared_files import (
     SharedFilePage,
 )
 from gristmill.connectors.sign_in import google_flow
+from gristmill.connectors.transport import FORBIDDEN
 from gristmill.errors import SourceGone, Unreadable
 
 DEFAULT_URL = "https://www.googleapis.com/drive/v3"
 SCOPE = "https://www.googleapis.com/auth/drive.readonly"
 _FLOW = google_flow(SCOPE)
 # Google's own formats: what they are exported as, and the suffix of that.
+_MARKDOWN = "text/markdown"
 _EXPORTS = {
-    f"{NATIVE}document": ("text/markdown", ".md"),
+    f"{NATIVE}document": (_MARKDOWN, ".md"),
     f"{NATIVE}spreadsheet": ("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", ".xlsx"),
     f"{NATIVE}presentation": ("text/plain", ".txt"),
 }
+_MAX_EXPORT_BYTES = 32 << 20  # Google's limit is 10 MB
+_SMALLER_EXPORTS = {_MARKDOWN: "text/plain"}
 
 
 class GoogleDriveConfig(DriveFilter):
@@ -217,11 +222,31 @@ class GoogleDriveConnector(SharedFileConnector):
 
     async def read_file(self, locator: Json) -> AsyncIterator[bytes]:
         """The bytes of a file, or its export."""
-        path, params = f"/files/{locator['id']}", {"alt": "media", "supportsAllDrives": "true"}
         if "export" in locator:
-            path, params = f"{path}/export", {"mimeType": str(locator["export"])}
-        async for piece in self._http.stream(path, params):
+            yield await self._export(str(locator["id"]), str(locator["export"]))
+            return
+        params = {"alt": "media", "supportsAllDrives": "true"}
+        async for piece in self._http.stream(f"/files/{locator['id']}", params):
             yield piece
+
+    async def _export(self, file_id: str, media_type: str) -> bytes:
+        """A document in another format. Google exports 10 MB at most; pictures count as markdown, and not as plain text."""
+        for wanted in dict.fromkeys((media_type, _SMALLER_EXPORTS.get(media_type, media_type))):
+            try:
+                exported = bytearray()
+                async for piece in self._http.stream(f"/files/{file_id}/export", {"mimeType": wanted}):
+                    exported += piece
+                    if len(exported) > _MAX_EXPORT_BYTES:
+                        raise Unreadable("The export is too large.", code="connector_refused")
+            except Unreadable as error:
+                if error.code != FORBIDDEN:
+                    raise
+                continue
+            return without_pictures(exported) if wanted == _MARKDOWN else bytes(exported)
+        raise Unreadable(
+            "Google does not export it: it is larger than 10 MB, or its owner does not let readers download it.",
+            code=FORBIDDEN,
+        )
 
     # ── files ────────────────────────────────────────────────────────────────────────────────────────────
 

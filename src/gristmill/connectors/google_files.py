@@ -6,6 +6,7 @@ followed, by a share. What lay below a folder that is gone can't be listed: only
 """
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,6 +24,9 @@ PERMISSION_FIELDS = "id,type,role,emailAddress,displayName,domain,allowFileDisco
 _FOLDER = f"{NATIVE}folder"
 _SHORTCUT = f"{NATIVE}shortcut"
 _PAGE_SIZE = 1000
+# An exported document has its pictures at its end, in base64: [image1]: <data:image/png;base64,…>
+_PICTURE_DATA = re.compile(rb"(?m)^\[[^\]\n]{1,99}\]:[ \t]*<?data:image/[^>\n]*>?[ \t]*\r?\n?")
+_PICTURE = re.compile(rb"!\[([^\]\n]{0,2000})\](?:\[image\d+\]|\(data:image/[^)\n]*\))")
 _MAX_PARENTS = 20  # in one query
 _FILE_FIELDS = (
     "id,name,mimeType,md5Checksum,modifiedTime,size,parents,webViewLink,driveId,trashed,permissionIds,"
@@ -245,6 +249,11 @@ def parent_of(file: JsonFile) -> str | None:
 def clean_name(name: str) -> str:
     """A name as a part of a path: Drive allows slashes in names."""
     return markup.strip_unstorable(name).replace("/", "∕")
+
+
+def without_pictures(markdown: bytes | bytearray) -> bytes:
+    """An exported document with the descriptions of its pictures in place of their bytes."""
+    return bytes(_PICTURE.sub(rb"\1", _PICTURE_DATA.sub(b"", markdown)))
 
 
 def _folder(folder: JsonFile) -> Folder:
