@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,17 @@ async def test_documents_of_google_are_exported_and_folders_limit_what_is_follow
         async with open_temporarily(google_drive.KIND, wrong, tool.credentials()) as connector:
             problems = await connector.find_problems()
         assert ["Nowhere" in problems[0], "gone" in problems[1]] == [True, True]
+
+
+async def test_forms_are_not_followed_whatever_the_globs_are() -> None:
+    """They have nothing to download: each was an error of every run where `files` has `*`, or the name of its folder."""
+    with serve_fake(FakeGoogleDrive()) as tool:
+        form = replace(tool.files["doc"], id="form", media_type="application/vnd.google-apps.form")
+        tool.files["form"] = form
+        config = {**tool.config(), "files": ["*", "guides"]}
+        documents = await read_all(open_kind(google_drive.KIND, config, tool.credentials()))
+        assert "file:my:picture" in documents
+        assert "file:my:form" not in documents
 
 
 async def test_pictures_of_a_document_are_left_out_and_do_not_keep_it_from_being_exported() -> None:

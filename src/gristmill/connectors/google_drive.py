@@ -257,7 +257,7 @@ class GoogleDriveConnector(SharedFileConnector):
         file_id, media_type = str(file["id"]), str(file.get("mimeType") or "")
         title = clean_name(str(file.get("name") or file_id))
         export = _EXPORTS.get(media_type)
-        # Other formats of Google (forms, sites, drawings) have no text to export: no glob matches the empty name.
+        # Other formats of Google (forms, sites, drawings) have no text to export.
         is_readable = export is not None or not media_type.startswith(NATIVE)
         name = (f"{title}{export[1]}" if export else title) if is_readable else ""
         size = str(file.get("size") or "")

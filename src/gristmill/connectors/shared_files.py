@@ -57,7 +57,7 @@ class DriveFilter(FileFilter):
 @dataclass(frozen=True)
 class SharedFile:
     """A file of a drive. `version` changes with its bytes, and `name` is that of the bytes: it may have another suffix than
-    its `title`. `locator` is what `read_file` needs."""
+    its `title`, and is empty if the file has none that can be read. `locator` is what `read_file` needs."""
 
     id: str
     title: str
@@ -160,7 +160,7 @@ class SharedFileConnector(Connector):
         if drive not in await self.find_drives():
             raise SourceGone(f"{ref.source_id} is in a drive that is not followed.")
         file = await self.find_file(drive, file_id)
-        if not self._rules.is_followed(_name_path(file)):
+        if not self._is_followed(file):
             raise SourceGone(f"{file.path} is no longer followed.")
         if self._is_too_large(file):
             raise SourceGone(f"{file.path} has grown beyond the limit of {self._max_bytes:,} bytes.")
@@ -253,11 +253,14 @@ class SharedFileConnector(Connector):
         )
 
     def _choose(self, files: Sequence[SharedFile]) -> "_ChosenFiles":
-        followed = [file for file in files if self._rules.is_followed(_name_path(file))]
+        followed = [file for file in files if self._is_followed(file)]
         chosen = [file for file in followed if not self._is_too_large(file)]
         left_out = len(followed) - len(chosen)
         note = f"{left_out} files are larger than {self._max_bytes:,} bytes and were left out."
         return _ChosenFiles(chosen, note if left_out else None)
+
+    def _is_followed(self, file: SharedFile) -> bool:
+        return file.name != "" and self._rules.is_followed(_name_path(file))
 
     def _remember_audiences(self, files: Sequence[SharedFile]) -> list[Audience]:
         audiences = {file.audience.key: file.audience for file in files}
