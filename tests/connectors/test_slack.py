@@ -5,15 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.connectors.port import Checkpoint, Stream
+from gristmill import app
+from gristmill.connectors.port import Attachment, Checkpoint, Stream
 from gristmill.connectors.slack import connector as slack
-from gristmill.connectors.slack.api import SlackUser
+from gristmill.connectors.slack.api import FILES_URLS, SlackUser
 from gristmill.connectors.slack.messages import to_markdown
 from gristmill.connectors.testing import open_kind, open_temporarily, read_all
 from gristmill.connectors.transport import CredentialsRejected, RateLimited
 from gristmill.errors import Unreadable
 from tests.connectors.fakes.slack import FakeSlack, Message
 from tests.connectors.fakes.tool import serve_fake
+from tests.connectors.harness import ConnectorHarness
 from tests.connectors.servers.emulator import TOKEN, EmulatedTool, emulate
 
 ANN = {"U1": SlackUser("U1", "Ann Lee", "ann@example.org")}
@@ -95,6 +97,46 @@ async def test_documents_files_and_errors_of_a_workspace() -> None:
             async with open_temporarily(slack.KIND, config, tool.credentials()) as connector:
                 with pytest.raises(error):
                     await connector.check()
+
+
+async def test_what_was_read_of_a_channel_stays_when_it_is_archived(mill: app.Gristmill) -> None:
+    """Slack removes the app from it, but shows it to people as before: all of its documents were removed here."""
+    with serve_fake(FakeSlack()) as tool:
+        harness = await ConnectorHarness.create(mill, tool)
+        await harness.sync()
+        tool.archived.add("C1")
+        run = await harness.sync()
+        assert (run.status, run.documents_pruned) == ("success", 0)
+        assert "#general is archived" in await harness.log_text(run)
+        assert (await harness.sync(dry_run=True)).plan == {
+            **dict.fromkeys(("add", "change", "prune", "errors", "characters"), 0),
+            "unchanged": 0,
+            "held": False,
+        }
+        await harness.refresh_permissions()
+        await harness.assert_matches_tool()
+        run = await harness.sync(force=True)
+        assert (run.status, run.documents_pruned) == ("completed_with_errors", 0)
+        tool.archived.clear()
+        assert (await harness.sync()).status == "success"
+        await harness.assert_matches_tool()
+
+
+async def test_the_token_goes_to_the_host_of_the_files_and_to_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That of GovSlack got none, and answered with its log-in page."""
+    assert FILES_URLS["https://slack-gov.com/api"] == "https://files.slack-gov.com"
+    with serve_fake(FakeSlack()) as tool:
+        assert tool.site is not None
+        tool.files["plan.txt"] = b"wheat"
+        file = Attachment("F1", "plan.txt", locator={"url": f"{tool.site.elsewhere}/files/plan.txt"})
+        async with open_temporarily(slack.KIND, tool.config(), tool.credentials()) as connector:
+            with pytest.raises(CredentialsRejected):
+                await anext(connector.download(file))
+        monkeypatch.setitem(FILES_URLS, f"{tool.site.url}/api", tool.site.elsewhere)
+        async with open_temporarily(slack.KIND, tool.config(), tool.credentials()) as connector:
+            assert [piece async for piece in connector.download(file)] == [b"wheat"]
 
 
 @pytest.fixture

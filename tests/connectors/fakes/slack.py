@@ -60,6 +60,7 @@ class FakeSlack(FakeTool):
         self.messages: dict[str, list[Message]] = {"C1": [], "G2": [], "C3": []}
         self.members: dict[str, list[str]] = {"G2": ["U1", "UBOT"]}
         self.files: dict[str, bytes] = {}
+        self.archived: set[str] = set()
         self.count = 0
         for method in ("auth.test", "conversations.list", "conversations.members", "users.list"):
             self.route("POST", f"/api/{method}", getattr(self, f"_{method.replace('.', '_')}"))
@@ -176,6 +177,9 @@ class FakeSlack(FakeTool):
             {"id": "G2", "name": "secret", "is_private": True, "is_member": True},
             {"id": "C3", "name": "random", "is_private": False, "is_member": False},
         ]
+        for channel in channels:  # archiving removes all members
+            if channel["id"] in self.archived:
+                channel |= {"is_archived": True, "is_member": False}
         return self._cursor_page(call, "channels", channels)
 
     def _users_list(self, call: FakeCall) -> dict[str, Any]:
@@ -208,7 +212,7 @@ class FakeSlack(FakeTool):
         return {"ok": False, "error": "thread_not_found"}
 
     def _channel(self, call: FakeCall) -> list[Message]:
-        if call.body["channel"] not in ("C1", "G2"):
+        if call.body["channel"] not in {"C1", "G2"} - self.archived:
             raise FakeError(200, {"ok": False, "error": "not_in_channel"})
         return self.messages[call.body["channel"]]
 

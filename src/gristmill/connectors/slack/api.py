@@ -1,7 +1,8 @@
 """Requests to Slack's Web API, and the parts of its responses that we use.
 
 Slack answers most errors with status 200 and `{"ok": false, "error": …}`; they are translated here. Arguments are sent as a
-form, which all methods accept. Files are on another host (`files.slack.com`), which gets the token too; no other host does.
+form, which all methods accept. Files are on another host (`files.slack.com`), which gets the token too; no other host does. Where the token
+may not read files, that host answers with a log-in page and status 200.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -21,7 +22,11 @@ from gristmill.connectors.transport import (
 from gristmill.errors import SourceGone, Transient, Unreadable
 
 DEFAULT_URL = "https://slack.com/api"
-FILES_URL = "https://files.slack.com"
+# Where files are, by the address of the API: they get the token too, and no other host does.
+FILES_URLS = {
+    DEFAULT_URL: "https://files.slack.com",
+    "https://slack-gov.com/api": "https://files.slack-gov.com",
+}
 PAGE_SIZE = 500
 _MAX_PAGES = 1000  # of users, members or channels: a cursor that never ends is a mistake of the tool
 _REJECTED = frozenset(
@@ -42,6 +47,7 @@ class SlackChannel:
     name: str
     is_private: bool
     is_member: bool
+    is_archived: bool = False
 
     @property
     def scope(self) -> str:
@@ -83,8 +89,8 @@ class Workspace:
 class SlackApi:
     """Requests to Slack."""
 
-    def __init__(self, http: Transport, files: Transport | None) -> None:
-        self._http, self._files = http, files
+    def __init__(self, http: Transport, files: Transport | None, files_url: str | None) -> None:
+        self._http, self._files, self._files_url = http, files, files_url
         self._users: dict[str, SlackUser] | None = None
 
     async def workspace(self) -> Workspace:
@@ -108,6 +114,7 @@ class SlackApi:
                 str(data.get("name") or data["id"]),
                 bool(data.get("is_private")),
                 bool(data.get("is_member")),
+                bool(data.get("is_archived")),
             )
             async for data in self._pages(
                 "conversations.list", "channels", types="public_channel,private_channel", limit=PAGE_SIZE
@@ -158,7 +165,7 @@ class SlackApi:
 
     async def download(self, url: str) -> AsyncIterator[bytes]:
         """The bytes of a file. The token goes to Slack alone."""
-        is_slack_file = self._files is not None and url.startswith(f"{FILES_URL}/")
+        is_slack_file = self._files_url is not None and url.startswith(f"{self._files_url}/")
         http = self._files if is_slack_file and self._files is not None else self._http
         async for piece in http.stream(url):
             yield piece

@@ -10,6 +10,8 @@ reply does not show there, so a thread is read once a day until it had no reply 
 
 Private channels are for their members. Public ones are for all members of the workspace, or for everyone here with
 `publicIsEveryone`. Access lists name the channel or the workspace as a group. Direct messages are never read.
+
+A channel that is archived loses its apps, though its messages stay in Slack: what was read of a public one stays here too.
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -41,7 +43,7 @@ from gristmill.connectors.port import (
     scope_problems,
 )
 from gristmill.connectors.slack import messages as rendering
-from gristmill.connectors.slack.api import DEFAULT_URL, FILES_URL, SlackApi, SlackChannel, Workspace
+from gristmill.connectors.slack.api import DEFAULT_URL, FILES_URLS, SlackApi, SlackChannel, Workspace
 from gristmill.connectors.streams import errors_as_problems
 from gristmill.connectors.transport import Transport
 from gristmill.errors import SourceGone, Unreadable
@@ -88,6 +90,7 @@ class SlackConnector(Connector):
         super().__init__(*transports)
         self._config, self._api = config, api
         self._channels: dict[str, SlackChannel] | None = None
+        self._archived: dict[str, SlackChannel] = {}  # public ones that can't be read any more
         self._missing: list[str] = []
         self._workspace: Workspace | None = None
         self._everyone: ToolGroup | None = None
@@ -128,10 +131,17 @@ class SlackConnector(Connector):
             )
             async for batch in errors_as_problems(stream, batches):
                 yield batch
+        for channel in self._archived.values():
+            stream = Stream(channel.scope, CONVERSATION)
+            if stream in checkpoints and stream not in finished:
+                yield Batch(stream, note=f"{_archived_reason(channel)} What was read of it stays.")
 
     async def fetch(self, ref: DocumentRef) -> Document:
         """A thread or a day as it is now."""
-        channel = (await self._find_channels()).get(str(ref.locator["channel"]))
+        channel_id = str(ref.locator["channel"])
+        channel = (await self._find_channels()).get(channel_id)
+        if channel is None and channel_id in self._archived:
+            raise Unreadable(_archived_reason(self._archived[channel_id]), code="connector_refused")
         if channel is None:
             raise SourceGone(f"{ref.source_id} is in a channel that is not followed.")
         if "thread" in ref.locator:
@@ -140,7 +150,7 @@ class SlackConnector(Connector):
 
     async def resolve_access(self, audience_keys: Sequence[str]) -> AsyncIterator[AccessUpdate]:
         """Who is in each channel now."""
-        for channel in (await self._find_channels()).values():
+        for channel in [*(await self._find_channels()).values(), *self._archived.values()]:
             if channel.scope in audience_keys:
                 yield AccessUpdate([await self._audience(channel)])
 
@@ -166,12 +176,16 @@ class SlackConnector(Connector):
                     channel for channel in channels if {channel.id.lower(), channel.name.lower()} & names
                 ]
                 known = {name for channel in followed for name in (channel.id.lower(), channel.name.lower())}
+                archived = [channel for channel in followed if _is_closed_by_archiving(channel)]
                 self._missing = [
                     name for name in self._config.channels if name.removeprefix("#").lower() not in known
                 ]
             else:
                 followed = [channel for channel in channels if channel.is_member]
-            self._channels = {channel.id: channel for channel in sorted(followed, key=lambda entry: entry.id)}
+                archived = [channel for channel in channels if _is_closed_by_archiving(channel)]
+            self._archived = {channel.id: channel for channel in archived}
+            followed.sort(key=lambda channel: channel.id)
+            self._channels = {channel.id: channel for channel in followed if channel not in archived}
         return self._channels
 
     async def _audience(self, channel: SlackChannel) -> Audience:
@@ -320,6 +334,15 @@ class SlackConnector(Connector):
         return f"{url}/archives/{channel.id}/p{ts.replace('.', '')}" if url.startswith("https://") else None
 
 
+def _is_closed_by_archiving(channel: SlackChannel) -> bool:
+    """Whether the app lost the channel because it was archived. Of a private one that can't be told from a removal."""
+    return channel.is_archived and not channel.is_member and not channel.is_private
+
+
+def _archived_reason(channel: SlackChannel) -> str:
+    return f"#{channel.name} is archived, which removes apps from it."
+
+
 def _group_by_day(messages: Sequence[dict[str, Any]]) -> dict[date, list[dict[str, Any]]]:
     """Messages without threads by day, oldest first within a day."""
     days: dict[date, list[dict[str, Any]]] = {}
@@ -351,10 +374,11 @@ def _day_ref(channel: SlackChannel, day: date) -> DocumentRef:
 def _open(config: SlackConfig, credentials: SlackCredentials, limits: ConnectorLimits) -> Connector:
     headers = {"Authorization": f"Bearer {credentials.token.get_secret_value()}"}
     http = limits.transport(config.base_url, headers)
-    if config.base_url != DEFAULT_URL:
-        return SlackConnector(config, SlackApi(http, None), http)
-    files = limits.transport(FILES_URL, headers)
-    return SlackConnector(config, SlackApi(http, files), http, files)
+    files_url = FILES_URLS.get(config.base_url)
+    if files_url is None:
+        return SlackConnector(config, SlackApi(http, None, None), http)
+    files = limits.transport(files_url, headers)
+    return SlackConnector(config, SlackApi(http, files, files_url), http, files)
 
 
 KIND = ConnectorKind("slack", SlackConfig, SlackCredentials, _open, CHECKPOINT_VERSION, "Slack")
