@@ -1,6 +1,7 @@
 """Slack: what messages become, which errors it returns with status 200, and the emulator that others wrote."""
 
 from collections.abc import Generator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,21 @@ async def test_what_was_read_of_a_channel_stays_when_it_is_archived(mill: app.Gr
         tool.archived.clear()
         assert (await harness.sync()).status == "success"
         await harness.assert_matches_tool()
+
+
+async def test_a_log_in_page_is_not_taken_for_a_file() -> None:
+    """Without the scope files:read, Slack returns it with status 200."""
+    with serve_fake(FakeSlack()) as tool:
+        assert tool.site is not None
+        async with open_temporarily(slack.KIND, tool.config(), tool.credentials()) as connector:
+            for name, media_type, is_refused in (
+                ("plan.pdf", "application/pdf", True),
+                ("page.html", "text/html", False),
+            ):
+                tool.files[name] = b"<!DOCTYPE html><html><title>Sign in</title></html>"
+                file = Attachment("F1", name, None, media_type, {"url": f"{tool.site.url}/files/{name}"})
+                with pytest.raises(Unreadable, match="files:read") if is_refused else nullcontext():
+                    assert [piece async for piece in connector.download(file)] == [tool.files[name]]
 
 
 async def test_the_token_goes_to_the_host_of_the_files_and_to_no_other(

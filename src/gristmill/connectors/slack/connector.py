@@ -14,6 +14,7 @@ Private channels are for their members. Public ones are for all members of the w
 A channel that is archived loses its apps, though its messages stay in Slack: what was read of a public one stays here too.
 """
 
+import re
 from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
@@ -56,6 +57,7 @@ _SCOPES = frozenset(
         *("users:read", "users:read.email", "files:read"),
     )
 )
+_PAGE = re.compile(rb"\s*<(!doctype\s+html|html)\b", re.I)
 _PERSONAL_SCOPES = frozenset({"identify"})  # of tokens whose other scopes Slack does not list
 
 
@@ -156,7 +158,14 @@ class SlackConnector(Connector):
 
     async def download(self, attachment: Attachment) -> AsyncIterator[bytes]:
         """The bytes of a file."""
+        is_first = True
         async for piece in self._api.download(str(attachment.locator["url"])):
+            if is_first and attachment.media_type != "text/html" and _PAGE.match(piece):
+                raise Unreadable(
+                    "Slack returned its log-in page in place of the file. Add the scope files:read to the app, and install it again.",
+                    code="connector_forbidden",
+                )
+            is_first = False
             yield piece
 
     # ── channels ─────────────────────────────────────────────────────────────────────────────────────────
