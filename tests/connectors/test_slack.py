@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,8 +49,35 @@ def test_bots_write_in_blocks_and_attachments() -> None:
         "attachments": [{"title": "Build", "fields": [{"title": "state", "value": "green"}]}],
     }
     assert to_markdown([message], {}).endswith(
-        "**CI**, 2026-01-01 00:00:\n\nrye oats\n\nBuild\n\nstate: green"
+        "**CI**, 2026-01-01 00:00:\n\nrye\noats\n\nBuild\n\nstate: green"
     )
+
+
+def test_what_apps_write_in_blocks_is_not_replaced_by_the_summary_that_slack_shows() -> None:
+    """Of such a message, only "This content can't be displayed." or "[no preview available]" was read."""
+    section = {"type": "section", "text": {"type": "mrkdwn", "text": "*Disk* is full"}}
+    buttons = {
+        "type": "actions",
+        "elements": [{"type": "button", "text": {"type": "plain_text", "text": "Mute"}}],
+    }
+    shown = {
+        "type": "rich_text",
+        "elements": [{"type": "text", "text": "hello "}, {"type": "text", "text": "all"}],
+    }
+    messages: list[tuple[dict[str, Any], str]] = [
+        ({"text": "This content can't be displayed.", "blocks": [section, buttons]}, "**Disk** is full"),
+        (
+            {"text": "", "attachments": [{"fallback": "[no preview available]", "blocks": [section]}]},
+            "**Disk** is full",
+        ),
+        ({"text": "Alert", "blocks": [section, buttons]}, "Alert\n\n**Disk** is full"),
+        ({"text": "*Disk* is full now", "blocks": [section]}, "**Disk** is full now"),
+        ({"text": "hello all", "blocks": [shown]}, "hello all"),
+        ({"text": "", "blocks": [shown]}, "hello all"),
+    ]
+    for message, expected in messages:
+        text = to_markdown([{"ts": "1767225600.000100", "user": "U1", **message}], ANN)
+        assert text == f"**Ann Lee**, 2026-01-01 00:00:\n\n{expected}"
 
 
 async def test_documents_files_and_errors_of_a_workspace() -> None:

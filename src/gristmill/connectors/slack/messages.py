@@ -35,6 +35,14 @@ _NOISE = frozenset(
         *("reminder_add", "tombstone", "thread_broadcast"),
     )
 )
+# What Slack puts where an app gave blocks alone.
+_PLACEHOLDERS = frozenset(
+    (
+        "This content can't be displayed.",
+        "This message contains interactive elements.",
+        "[no preview available]",
+    )
+)
 _RECHECK = timedelta(days=7)  # how long after its last reply a thread is read once a day, for edited replies
 _REFERENCE = re.compile(r"<([^<>|]*)(?:\|([^<>]*))?>")
 _BOLD = re.compile(r"(?<![\w*])\*(?=\S)([^*\n]+?)(?<=\S)\*(?![\w*])")
@@ -152,32 +160,49 @@ def _author(message: Mapping[str, Any], users: Mapping[str, SlackUser]) -> str:
 def _message_text(message: Mapping[str, Any], users: Mapping[str, SlackUser]) -> str:
     if message.get("subtype") == "tombstone":
         return ""
-    text = str(message.get("text") or "")
-    parts = [text] if text else _block_texts(message.get("blocks"))
+    text = _own_text(message.get("text"))
+    # What people write is in `text` too; of what apps write, it is a summary, or nothing at all.
+    blocks = [block for block in as_list(message.get("blocks")) if not text or not _is_written(block)]
+    parts = [text, *_block_texts(blocks)]
     for attachment in map(as_dict, as_list(message.get("attachments"))):
         own = [str(attachment.get(name) or "") for name in ("pretext", "title", "text")]
         own += [
             f"{field.get('title')}: {field.get('value')}"
             for field in map(as_dict, as_list(attachment.get("fields")))
         ]
-        own = [part for part in own if part] or [str(attachment.get("fallback") or "")]
-        parts += [part for part in own if part and part not in text]
-    return "\n\n".join(_convert(part, users) for part in parts).strip()
+        own += _block_texts(attachment.get("blocks"))
+        parts += [part for part in own if part] or [_own_text(attachment.get("fallback"))]
+    said = [
+        part for number, part in enumerate(parts) if part and not any(part in each for each in parts[:number])
+    ]
+    return "\n\n".join(_convert(part, users) for part in said).strip()
+
+
+def _own_text(text: object) -> str:
+    """A text, unless it is what Slack shows where there is none."""
+    return "" if text in _PLACEHOLDERS else str(text or "")
+
+
+def _is_written(block: object) -> bool:
+    return as_dict(block).get("type") == "rich_text"
 
 
 def _block_texts(blocks: object) -> list[str]:
-    """The texts of a message that has only blocks: one for each block."""
+    """The texts of blocks: one for each block. Buttons say nothing."""
     texts: list[str] = []
     for block in as_list(blocks):
+        if as_dict(block).get("type") == "actions":
+            continue
         words: list[str] = []
         pending: list[Any] = [block]
         while pending:
             value = pending.pop()
             entry, text = as_dict(value), as_dict(value).get("text")
-            if isinstance(text, str):
+            if isinstance(text, str) and entry.get("type") != "button":
                 words.append(text)
             pending += reversed(as_list(value) or list(entry.values()))
-        texts.append("".join(words) if words else "")
+        # Pieces of what people write follow each other; those of apps are fields.
+        texts.append("".join(words) if _is_written(block) else "\n".join(word.strip() for word in words))
     return [text for text in texts if text.strip()]
 
 
