@@ -85,25 +85,43 @@ async def test_the_newest_files_are_read_whole_also_when_they_are_sent_as_differ
     commit(tmp_path / "wiki", files)
     run(tmp_path / "wiki", "gc", "-q", "--aggressive")
     head = await git.fetch_head(http, "/wiki")
-    files_read = await git.fetch_files(http, "/wiki", head, 1 << 20)
+    files_read = await git.fetch_files(http, head, 1 << 20)
     assert {path: file.data for path, file in files_read.items()} == files
     commit(tmp_path / "wiki", {"Home.md": b"changed"})
     after = await git.fetch_head(http, "/wiki")
     assert after.commit != head.commit
-    again = await git.fetch_files(http, "/wiki", after, 1 << 20)
+    again = await git.fetch_files(http, after, 1 << 20)
     assert {path for path in again if again[path] != files_read[path]} == {"Home.md"}
+
+
+async def test_files_come_from_the_address_that_the_refs_were_redirected_to(
+    tmp_path: Path, http: Transport, site: Site
+) -> None:
+    """GitLab redirects `…/docs/info/refs` to `…/docs.git/info/refs`, as others do after a rename, and nothing but the refs: git goes
+    on there."""
+    commit(tmp_path / "wiki", {"a.md": b"words"})
+    answer = site.fallback
+    assert answer is not None
+
+    def redirect(request: SiteRequest) -> SiteResponse:
+        if request.path.startswith("/docs/info/refs"):
+            return SiteResponse(301, b"", {"Location": request.path.replace("/docs/", "/wiki/")})
+        return answer(request)
+
+    site.fallback = redirect
+    assert set(await git.fetch_files(http, await git.fetch_head(http, "/docs"), 1_000)) == {"a.md"}
 
 
 async def test_files_over_the_size_limit_are_left_out(tmp_path: Path, http: Transport) -> None:
     commit(tmp_path / "wiki", {"a.md": b"small", "b.md": b"x" * 5_000})
-    assert set(await git.fetch_files(http, "/wiki", await git.fetch_head(http, "/wiki"), 1_000)) == {"a.md"}
+    assert set(await git.fetch_files(http, await git.fetch_head(http, "/wiki"), 1_000)) == {"a.md"}
 
 
 async def test_links_and_empty_or_missing_repositories(tmp_path: Path, http: Transport) -> None:
     commit(tmp_path / "wiki", {"a.md": b"words"})
     (tmp_path / "wiki" / "link.md").symlink_to("/etc/passwd")
     commit(tmp_path / "wiki", {})
-    assert set(await git.fetch_files(http, "/wiki", await git.fetch_head(http, "/wiki"), 1_000)) == {"a.md"}
+    assert set(await git.fetch_files(http, await git.fetch_head(http, "/wiki"), 1_000)) == {"a.md"}
     (tmp_path / "bare").mkdir()
     run(tmp_path / "bare", "init", "-q")
     for missing in ("/bare", "/nothing"):
@@ -132,7 +150,7 @@ async def test_a_truncated_pack_is_unreadable(tmp_path: Path, http: Transport, s
     assert full_answer is not None
     site.fallback = lambda request: SiteResponse(200, full_answer(request).body[:cut])
     with pytest.raises(Unreadable):
-        await git.fetch_files(http, "/wiki", head, 1 << 20)
+        await git.fetch_files(http, head, 1 << 20)
 
 
 async def test_a_response_that_is_not_from_a_git_server_is_unreadable(http: Transport, site: Site) -> None:

@@ -1,7 +1,7 @@
 """The latest files of a git repository, fetched over git's smart HTTP protocol without a git binary.
 
     fetch_head     what HEAD or a branch points to         GET  …/info/refs
-    fetch_files    the files of that commit, no history    POST …/git-upload-pack with `deepen 1`
+    fetch_files    the files of that commit, no history    POST …/git-upload-pack with `deepen 1`, where the refs came from
 
 `dulwich` decodes packet lines, pack entries, deltas and trees; the requests go through our own transport, so that the
 guard against private addresses and the size limits hold. Nothing is written to disk. Sizes are checked before anything is
@@ -57,10 +57,11 @@ class GitFile:
 
 @dataclass(frozen=True)
 class GitHead:
-    """The commit that HEAD points to, and the server's capabilities."""
+    """The commit that HEAD points to, the server's capabilities, and the repository's address after redirects."""
 
     commit: str
     capabilities: frozenset[str]
+    address: str
 
 
 @dataclass(frozen=True)
@@ -85,15 +86,17 @@ async def fetch_head(http: Transport, path: str, branch: str | None = None) -> G
     wanted = b"HEAD" if branch is None else f"refs/heads/{branch}".encode()
     capabilities, has_branches = b"", False
     params = {"service": "git-upload-pack"}
-    response = await http.raw("GET", f"{path}/info/refs", params, limit=_MAX_REFS_BYTES)
+    response = await http.get_if_changed(f"{path}/info/refs", {}, params, limit=_MAX_REFS_BYTES)
+    assert response is not None, "no condition was sent"
     try:
-        for line in _packet_lines(io.BytesIO(response)):
+        for line in _packet_lines(io.BytesIO(response.data)):
             name, _, more = line.rstrip(b"\n").partition(b"\0")
             capabilities = more or capabilities  # on the first ref
             commit, _, ref = name.partition(b" ")
             has_branches |= ref.startswith(b"refs/heads/")
             if ref == wanted and len(commit) == 40:
-                return GitHead(commit.decode(), frozenset(capabilities.decode("utf-8", "replace").split()))
+                words = frozenset(capabilities.decode("utf-8", "replace").split())
+                return GitHead(commit.decode(), words, _address_of(response.url, path))
     except (GitProtocolError, ValueError):
         raise Unreadable(
             "The response is not from a git server: is the address right?", code="connector_refused"
@@ -111,7 +114,14 @@ async def fetch_head(http: Transport, path: str, branch: str | None = None) -> G
     )
 
 
-async def fetch_files(http: Transport, path: str, head: GitHead, max_bytes: int) -> dict[str, GitFile]:
+def _address_of(refs_url: str, path: str) -> str:
+    """Where the repository is whose refs came from this address: servers redirect to another name (`docs.git` for `docs`), and
+    only for the refs."""
+    address, suffix, _ = refs_url.partition("?")[0].rpartition("/info/refs")
+    return address if suffix else path
+
+
+async def fetch_files(http: Transport, head: GitHead, max_bytes: int) -> dict[str, GitFile]:
     """The files of a commit by path, without links and without files of more than `max_bytes`."""
     can_filter = "filter" in head.capabilities
     capabilities = "no-progress ofs-delta filter" if can_filter else "no-progress ofs-delta"
@@ -120,7 +130,7 @@ async def fetch_files(http: Transport, path: str, head: GitHead, max_bytes: int)
         request.append(f"filter blob:limit={max_bytes}\n")
     body = b"".join(pkt_line(line.encode()) for line in request) + pkt_line(None) + pkt_line(b"done\n")
     response = await http.raw(
-        "POST", f"{path}/git-upload-pack", body=body, limit=MAX_PACK_BYTES, Content_Type=_UPLOAD_PACK
+        "POST", f"{head.address}/git-upload-pack", body=body, limit=MAX_PACK_BYTES, Content_Type=_UPLOAD_PACK
     )
     return await asyncio.to_thread(_read_files, response, head.commit, max_bytes)
 

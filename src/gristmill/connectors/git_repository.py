@@ -131,7 +131,7 @@ class GitConnector(FileConnector):
     async def _fetch_files(self) -> dict[str, git.GitFile]:
         """The files of the commit that the branch pointed to when this connector was opened."""
         if self._files is None:
-            files = await git.fetch_files(self._http, "", await self._fetch_head(), self._max_bytes)
+            files = await git.fetch_files(self._http, await self._fetch_head(), self._max_bytes)
             self._files = {
                 path: file
                 for path, file in files.items()

@@ -102,10 +102,11 @@ class ApiResponse:
 
 @dataclass(frozen=True)
 class ChangedResponse:
-    """What a server has now, and the validators that show later whether it changed."""
+    """What a server has now, the validators that show later whether it changed, and its address after redirects."""
 
     data: bytes
     validators: dict[str, str]
+    url: str
 
 
 class Transport:
@@ -168,16 +169,17 @@ class Transport:
         return data
 
     async def get_if_changed(
-        self, path: str, validators: Mapping[str, str], *, limit: int
+        self, path: str, validators: Mapping[str, str], params: Params | None = None, *, limit: int
     ) -> ChangedResponse | None:
         """The bytes at `path`; None if the server says that they have not changed since it returned these validators."""
         conditions = {"etag": "If-None-Match", "modified": "If-Modified-Since"}
         headers = {header: validators[name] for name, header in conditions.items() if name in validators}
-        response, data = await self._request_bytes("GET", path, None, None, headers, limit)
+        response, data = await self._request_bytes("GET", path, params, None, headers, limit)
         if response.status_code == 304:
             return None
         fields = {"etag": response.headers.get("etag"), "modified": response.headers.get("last-modified")}
-        return ChangedResponse(data, {name: value for name, value in fields.items() if value})
+        validators = {name: value for name, value in fields.items() if value}
+        return ChangedResponse(data, validators, str(response.url))
 
     async def stream(self, path: str, params: Params | None = None, **headers: str) -> AsyncIterator[bytes]:
         """The bytes at `path`, as they arrive. The status is checked first; an interruption is Transient."""

@@ -92,7 +92,7 @@ class GitHubWiki:
             ) from None
 
     async def _fetch_pages(self, head: git.GitHead) -> dict[str, GitFile]:
-        files = await git.fetch_files(self._http, self._path, head, by_git_tree.MAX_FILE_BYTES)
+        files = await git.fetch_files(self._http, head, by_git_tree.MAX_FILE_BYTES)
         return {
             path: file
             for path, file in files.items()
