@@ -6,7 +6,7 @@ import pytest
 
 from gristmill.connectors import feeds
 from gristmill.connectors.feed_entries import parse_entries
-from gristmill.connectors.testing import open_kind, read_all
+from gristmill.connectors.testing import open_kind, open_temporarily, read_all
 from gristmill.errors import Unreadable
 from tests.sources.site import Site, SiteRequest, SiteResponse, serve
 
@@ -94,6 +94,26 @@ def test_entries_of_an_odd_rss_feed() -> None:
     assert entries[0].title == "Rye & oats &copy R&times"
     assert entries[0].updated_at == datetime(2026, 3, 1, 12, tzinfo=UTC)
     assert entries[1].updated_at is None
+
+
+def test_slips_in_the_xml_of_a_feed_are_tolerated() -> None:
+    """One space of HTML, or an `&` in a title, kept the whole feed from being read."""
+    item = "<item><title>R&D\x08&nbsp;&copy; &lt;1</title><link><![CDATA[https://a.example/?a=1&b=2]]></link></item>"
+    (entry,) = parse_entries(f"<rss><channel>{item}</channel></rss>".encode(), "https://a.example")
+    assert (entry.title, entry.url) == ("R&D\xa0© <1", "https://a.example/?a=1&b=2")
+
+
+async def test_links_count_from_where_a_feed_is_and_files_have_their_names() -> None:
+    """They counted from the configured address, whose slash at the end was cut, and names stayed as they are in addresses."""
+    item = "<item><title>Rye</title><link>../rye</link><enclosure url='a%20b.pdf'/></item>"
+    with serve() as site:
+        site.pages["/feed/"] = lambda _: SiteResponse(301, b"", {"Location": "/blog/2026/feed.xml"})
+        site.add_page("/blog/2026/feed.xml", f"<rss><channel>{item}</channel></rss>")
+        async with open_temporarily(feeds.KIND, {"feeds": [f"{site.url}/feed/"]}, {}) as connector:
+            (batch,) = [batch async for batch in connector.sync({})]
+        (document,) = batch.documents
+        assert document.url == f"{site.url}/blog/rye"
+        assert [file.name for file in document.attachments] == ["a b.pdf"]
 
 
 @pytest.mark.parametrize("encoding", ["gb18030", "GBK", "Shift_JIS", "windows-1252", "utf-16", "utf-8"])

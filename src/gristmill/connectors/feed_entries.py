@@ -3,6 +3,7 @@
 addresses     relative ones count from `xml:base`, else from the feed; only http and https are kept
 texts         HTML. Atom says what a text is: plain text is escaped, XHTML is written out. What claims to be plain text and has
               closing tags of HTML is HTML all the same: many feeds forget to say so
+slips         entities of HTML, a `&` by itself and control characters are tolerated
 titles        plain text: entities that were escaped twice, and tags in titles of Atom that are HTML, are resolved
 ids           `guid` or `id`, else the link, else the title, else a hash of the text
 """
@@ -14,7 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from urllib.parse import urljoin
+from html import entities
+from urllib.parse import unquote, urljoin, urlsplit
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -30,6 +32,10 @@ _CLOSING_TAG = re.compile(
     r"</(p|div|a|b|i|em|strong|span|ul|ol|li|h\d|blockquote|table|code|pre)>", re.IGNORECASE
 )
 _TAG = re.compile(r"<[^<>]*>")
+_CDATA = re.compile(rb"(<!\[CDATA\[.*?\]\]>)", re.DOTALL)
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_AMPERSAND = re.compile(rb"&(?:(#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{2,31});)?")
+_XML_ENTITIES = ("amp", "lt", "gt", "quot", "apos")
 _ENTITY = re.compile(r"&(#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{2,31});")
 
 
@@ -48,7 +54,10 @@ class FeedEntry:
 def parse_entries(data: bytes, address: str) -> list[FeedEntry]:
     """The entries of the feed at an address; ValueError when it is no feed. Of two with one id the first counts: in nearly all
     feeds it is the newer one."""
-    root = parse_xml(data)
+    try:
+        root = parse_xml(data)
+    except ValueError:
+        root = parse_xml(_without_slips(data))
     base = _base_of(root, address)
     if root.tag == f"{_ATOM}feed":
         entries_read = (_atom_entry(element, base) for element in root.iterfind(f"{_ATOM}entry"))
@@ -61,6 +70,23 @@ def parse_entries(data: bytes, address: str) -> list[FeedEntry]:
     for entry in entries_read:
         entries.setdefault(entry.id, entry)
     return list(entries.values())
+
+
+def _without_slips(data: bytes) -> bytes:
+    """A feed without what generators of HTML leave in XML: entities that only HTML has, a `&` by itself, control characters."""
+    pieces = _CDATA.split(_CONTROL.sub(b"", data))
+    return b"".join(
+        piece if number % 2 else _AMPERSAND.sub(_escape_ampersand, piece)
+        for number, piece in enumerate(pieces)
+    )
+
+
+def _escape_ampersand(match: re.Match[bytes]) -> bytes:
+    name = (match[1] or b"").decode("ascii", "replace")
+    if name in _XML_ENTITIES or name.startswith("#"):
+        return match[0]
+    text = entities.html5.get(f"{name};")
+    return b"&amp;" + match[0][1:] if text is None else "".join(f"&#{ord(each)};" for each in text).encode()
 
 
 # ── Atom ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -164,7 +190,7 @@ def _enclosures(link: str | None, media_type: str | None, base: str) -> Iterator
     """A document that comes with an entry; sound and video stay links."""
     url = _resolve(link, base)
     if url is not None and not (media_type or "").startswith(("audio/", "video/")):
-        name = url.partition("?")[0].rpartition("/")[2] or "enclosure"
+        name = unquote(urlsplit(url).path.rpartition("/")[2]) or "enclosure"
         yield Attachment(url, name, None, media_type or None, {"url": url})
 
 

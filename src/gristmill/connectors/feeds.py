@@ -21,8 +21,9 @@ permissions: everyone sees their entries, or the people that the connector's own
 import hashlib
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from gristmill.connectors.feed_entries import FeedEntry, parse_entries
 from gristmill.connectors.kept_pages import KeptPages, as_page
@@ -31,7 +32,6 @@ from gristmill.connectors.port import (
     AccessUpdate,
     Account,
     Attachment,
-    BaseUrl,
     Batch,
     Checkpoint,
     Checkpoints,
@@ -57,10 +57,21 @@ _MAX_FEED_BYTES = 16 << 20
 _MAX_PAGE_BYTES = 8 << 20
 
 
+def _normalise_address(url: str) -> str:
+    try:
+        return normalise(url)
+    except Permanent as error:
+        raise ValueError(error.message) from None
+
+
+# The address of a feed, with the slash at its end: another address without it, for servers and for relative links.
+FeedUrl = Annotated[str, AfterValidator(_normalise_address)]
+
+
 class FeedsConfig(ConnectorForm):
     """Which feeds to follow."""
 
-    feeds: list[BaseUrl] = Field(min_length=1, max_length=500, description="Addresses of RSS or Atom feeds.")
+    feeds: list[FeedUrl] = Field(min_length=1, max_length=500, description="Addresses of RSS or Atom feeds.")
     full_text: bool = Field(default=False, description="Whether to read the page that an entry links to.")
 
 
@@ -208,7 +219,7 @@ class FeedsConnector(Connector):
         if response is None:
             return [], validators
         try:
-            return parse_entries(response.data, url), response.validators
+            return parse_entries(response.data, response.url), response.validators
         except ValueError as error:
             raise Unreadable(
                 f"{url} is not a feed: is the address right? ({error})", code="connector_refused"
