@@ -1,5 +1,6 @@
 """Mail by IMAP, read from a real Dovecot through every change that a mail program makes."""
 
+import imaplib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -134,6 +135,9 @@ async def test_pages_of_a_folder_continue_where_they_were_and_begin_again_with_a
         with server.client() as mailbox:
             for number in range(5):
                 mailbox.append("INBOX", message(f"{number}", "text", message_id=f"<{number}@x>"))
+        monkeypatch.setattr(
+            imaplib, "_MAXLINE", 10
+        )  # a folder of 150,000 messages has longer lines than the library reads
         connector = open_kind(imap.KIND, server.config(), server.credentials())
         assert isinstance(connector, imap.ImapConnector)
         first = await connector._fetch_page(None)  # pyright: ignore[reportPrivateUsage]

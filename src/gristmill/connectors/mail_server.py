@@ -31,9 +31,12 @@ from gristmill.errors import Transient, Unreadable
 
 _TIMEOUT = 60.0  # seconds for one answer of the server
 _CONNECT_TIMEOUT = 10.0
+_MAX_LINE_BYTES = 64 << 20
 # What the library logs in detail contains the mail.
 logging.getLogger("imapclient").setLevel(logging.WARNING)
 _BUSY = ("[UNAVAILABLE]", "[LIMIT]", "[INUSE]", "[SERVERBUG]", "[THROTTLED]", "[OVERQUOTA]")
+# Gmail and Outlook say it in words, and refuse even a login so.
+_BUSY_WORDS = ("TOO MANY SIMULTANEOUS CONNECTIONS", "REQUEST IS THROTTLED", "AUTHENTICATED BUT NOT CONNECTED")
 
 Security = Literal["tls", "starttls"]
 Result = TypeVar("Result")
@@ -142,7 +145,7 @@ class MailServer:
         try:
             return await asyncio.to_thread(self._log_in, address, secret)
         except LoginError as error:
-            if any(code in str(error).upper() for code in _BUSY):
+            if _is_busy(error):
                 raise self._busy() from None
             raise CredentialsRejected(
                 f"{login.host} refuses the login of {login.username}. {login.advice}"
@@ -177,7 +180,7 @@ class MailServer:
                 f"{login.host}:{login.port} can't be reached, or ended the connection.",
                 code="connector_unavailable",
             )
-        if any(code in str(error).upper() for code in _BUSY):
+        if _is_busy(error):
             return self._busy()
         return Unreadable(f"{login.host} refused a request.", code="connector_refused")
 
@@ -202,7 +205,17 @@ class _CheckedClient(IMAPClient):
         return _CheckedPlain(self.host, self.port, self._address)
 
 
-class _CheckedTls(IMAP4_TLS):
+class _LongLines(imaplib.IMAP4):
+    """Reads longer lines than the library's megabyte: the numbers of all messages of a folder are one line."""
+
+    def readline(self) -> bytes:
+        line = cast(bytes, self.file.readline(_MAX_LINE_BYTES + 1))
+        if len(line) > _MAX_LINE_BYTES:
+            raise self.error("The server sent a line that is too long.")
+        return line
+
+
+class _CheckedTls(_LongLines, IMAP4_TLS):
     def __init__(self, host: str, port: int, context: ssl.SSLContext, address: str) -> None:
         self._address = address
         super().__init__(host, port, context, _TIMEOUT)
@@ -217,13 +230,18 @@ class _CheckedTls(IMAP4_TLS):
             raise
 
 
-class _CheckedPlain(imaplib.IMAP4):
+class _CheckedPlain(_LongLines):
     def __init__(self, host: str, port: int, address: str) -> None:
         self._address = address
         super().__init__(host, port)
 
     def _create_socket(self, timeout: float | None = None) -> socket.socket:
         return _connect(self._address, self.port)
+
+
+def _is_busy(error: Exception) -> bool:
+    text = str(error).upper()
+    return any(sign in text for sign in (*_BUSY, *_BUSY_WORDS))
 
 
 def _connect(address: str, port: int) -> socket.socket:
