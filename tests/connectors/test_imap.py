@@ -126,6 +126,54 @@ async def test_mail_goes_as_it_passes_the_age_that_is_followed(mill: app.Gristmi
         assert await harness.titles() == ["Oats"]
 
 
+async def test_archived_mail_at_google_is_in_the_folder_with_everything(mill: app.Gristmill) -> None:
+    """It was never read, and a message that someone archived was removed. Drafts are in that folder, too."""
+    with run_dovecot() as server:
+        with server.client() as mailbox:
+            mailbox.create_folder("[Gmail]/All Mail")
+            for subject in ("Rye", "Oats"):
+                mailbox.append("[Gmail]/All Mail", message(subject, "text", message_id=f"<{subject}@x>"))
+            mailbox.append("INBOX", message("Rye", "text", message_id="<Rye@x>"))
+            mailbox.append("[Gmail]/All Mail", message("Half", "text", message_id="<half@x>"), [rb"\Draft"])
+            mailbox.create_folder("[Gmail]/Work")
+            mailbox.append("[Gmail]/Work", message("Work", "text", message_id="<work@x>"))
+        harness = await MailHarness.follow(mill, server, provider="google")
+        await harness.run()
+        assert await harness.titles() == ["Oats", "Rye"]
+        with server.client() as mailbox:  # what archiving does
+            mailbox.select_folder("INBOX")
+            mailbox.delete_messages(mailbox.search("ALL"))
+            mailbox.expunge()
+        await harness.run()
+        assert await harness.titles() == ["Oats", "Rye"]
+        for folders, titles in (
+            ({"folders": ["[Gmail]/Work"]}, ["Work"]),  # a name that looks like a glob
+            ({"exclude": ["[Gmail]/Work"]}, []),
+        ):
+            await harness.change(config={**server.config(), "provider": "google", **folders})
+            await harness.run()
+            assert await harness.titles() == titles
+
+
+async def test_a_folder_that_can_not_be_opened_does_not_keep_out_the_others(mill: app.Gristmill) -> None:
+    """Servers name shared folders that an account may see and not open. Those after it were not read."""
+    with run_dovecot() as server:
+        with server.client() as mailbox:
+            mailbox.create_folder("Closed")
+            mailbox.append("Closed", message("Hidden", "text", message_id="<hidden@x>"))
+            mailbox.create_folder("Open")
+            mailbox.append("Open", message("Rye", "text", message_id="<rye@x>"))
+        harness = await MailHarness.follow(mill, server)
+        await harness.run()
+        server.close_folder("Closed")
+        with server.client() as mailbox:
+            mailbox.append("Open", message("Oats", "text", message_id="<oats@x>"))
+        run = await harness.wait_until_ended(await harness.start(allow_deletions=True))
+        assert (run.status, run.documents_pruned) == ("completed_with_errors", 0)
+        assert "The folder Closed can't be read" in await harness.log_text(run)
+        assert await harness.titles() == ["Hidden", "Oats", "Rye"]
+
+
 async def test_pages_of_a_folder_continue_where_they_were_and_begin_again_with_a_new_folder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -6,6 +6,9 @@ by its folder, that folder's `UIDVALIDITY` and its number. Messages never change
 The listing goes through the folders and, within one, by number. Its cursor is the folders that are left and the last number. When a folder got
 a new `UIDVALIDITY` meanwhile, its numbers mean nothing any more, and it is listed from its first message.
 
+At Google, a message that is archived is in the folder with everything alone. So that one is listed in place of the others, without drafts,
+unless folders are chosen.
+
 Mail is private. Without an access list of the connector, only the owner of the mailbox sees it, by the address that is the user name; if that is
 no address, only admins do.
 """
@@ -42,7 +45,7 @@ from gristmill.connectors.port import (
     scope_problems,
 )
 from gristmill.connectors.streams import errors_as_problems
-from gristmill.errors import SourceGone
+from gristmill.errors import SourceGone, Unreadable
 
 CHECKPOINT_VERSION = 1
 MAIL = "mail"
@@ -87,6 +90,10 @@ class ImapConnector(Connector):
         self._config, self._username, self._server = config, username, server
         self._max_bytes = limits.attachment_limit
         self._stream = Stream(f"mailbox:{username}@{config.host}", MAIL)
+        self._closed: list[str] = []  # why folders are not listed; the run reports it
+        self._unread: tuple[str, int, Sequence[int]] | None = (
+            None  # a folder, its validity, and numbers still to be listed
+        )
 
     async def close(self) -> None:
         """Log out."""
@@ -100,9 +107,11 @@ class ImapConnector(Connector):
     async def find_problems(self) -> list[str]:
         """Folders that are named and do not exist, or nothing to follow."""
         folders = await self._list_folders()
-        names = {name for name, _ in folders}
-        plain = [name for name in self._config.folders if not re.search(r"[*?\[]", name)]
-        missing = [name for name in plain if name.casefold() not in {each.casefold() for each in names}]
+        missing = [
+            glob
+            for glob in self._config.folders
+            if not re.search(r"[*?]", glob) and not any(_is_match(name, [glob]) for name, _ in folders)
+        ]
         return scope_problems(
             "folder", missing, is_empty=not self._folders_to_follow(folders), settings="folders"
         )
@@ -129,7 +138,11 @@ class ImapConnector(Connector):
             self._fetch_page,
             [self._audience()],
         )
+        self._closed.clear()
         async for batch in errors_as_problems(self._stream, batches):
+            for problem in self._closed:
+                yield Batch(self._stream, problem=problem)
+            self._closed.clear()
             yield batch
 
     async def fetch(self, ref: DocumentRef) -> Document:
@@ -191,10 +204,13 @@ class ImapConnector(Connector):
         folder, *others = position.folders
         rest = _Position(tuple(others))
         try:
-            validity, rows, is_last = await self._call_in_folder(
+            validity, rows, last_uid = await self._call_in_folder(
                 folder, lambda client: self._read_page(client, folder, position)
             )
         except SourceGone:  # deleted since the folders were listed
+            return MarkedPage([], rest.encode() if others else None)
+        except Unreadable as error:  # servers name folders that this account may not open
+            self._closed.append(f"The folder {folder} can't be read: {error.message} Its mail is left out.")
             return MarkedPage([], rest.encode() if others else None)
         entries = {
             ref.source_id: ListedDocument(ref, mark=_READ_ONCE)
@@ -204,7 +220,7 @@ class ImapConnector(Connector):
         }
         left_out = sum(row.get(b"RFC822.SIZE", 0) > self._max_bytes for row in rows.values())
         note = f"{folder}: {left_out} messages are larger than {self._max_bytes:,} bytes and were left out."
-        following = rest if is_last else _Position(position.folders, max(rows), validity)
+        following = rest if last_uid is None else _Position(position.folders, last_uid, validity)
         return MarkedPage(
             list(entries.values()),
             following.encode() if following.folders else None,
@@ -213,21 +229,25 @@ class ImapConnector(Connector):
 
     def _read_page(
         self, client: MailConnection, folder: str, position: _Position
-    ) -> tuple[int, Mapping[int, Mapping[bytes, Any]], bool]:
-        """The folder's validity, some messages after the position by number, and whether they are its last."""
+    ) -> tuple[int, Mapping[int, Mapping[bytes, Any]], int | None]:
+        """The folder's validity, some messages after the position, and the last number among them; None if no more follow."""
         validity = _open_folder(client, folder)
         after = position.uid if position.validity in (None, validity) else 0
-        # "n:*" includes the last message even if its number is below n.
-        uids = sorted(uid for uid in client.search(self._criteria(f"{after + 1}:*")) if uid > after)
+        if after and self._unread is not None and self._unread[:2] == (folder, validity):
+            uids = [uid for uid in self._unread[2] if uid > after]
+        else:  # "n:*" includes the last message even if its number is below n
+            uids = sorted(uid for uid in client.search(self._criteria(f"{after + 1}:*")) if uid > after)
+        page, rest = uids[:_PAGE], uids[_PAGE:]
+        self._unread = (folder, validity, rest) if rest else None
         rows: Mapping[int, Mapping[bytes, Any]] = {}
-        if uids:
-            rows = client.fetch(uids[:_PAGE], ["RFC822.SIZE", _ID_FIELD])
-        return validity, rows, len(uids) <= _PAGE or not rows
+        if page:
+            rows = client.fetch(page, ["RFC822.SIZE", _ID_FIELD])
+        return validity, rows, page[-1] if rest else None
 
     def _criteria(self, numbers: str) -> list[Any]:
         """Those of the messages with these numbers that are followed."""
         since = [] if self._config.days is None else ["SINCE", _days_ago(self._config.days)]
-        return ["UID", numbers, *since]
+        return ["UID", numbers, *since, *(["UNDRAFT"] if self._follows_all_mail else [])]
 
     async def _list_folders(self) -> list[tuple[str, tuple[bytes, ...]]]:
         """All folders that can have messages, with what they are for."""
@@ -240,6 +260,10 @@ class ImapConnector(Connector):
         ]
 
     def _folders_to_follow(self, folders: Iterable[tuple[str, tuple[bytes, ...]]]) -> list[str]:
+        folders = list(folders)
+        all_mail = [name for name, flags in folders if b"\\all" in flags]
+        if self._follows_all_mail and all_mail:
+            return all_mail
         named = {name.casefold() for name in self._config.folders}
         return sorted(
             name
@@ -248,11 +272,14 @@ class ImapConnector(Connector):
             and (name.casefold() in named or not any(flag in flags for flag in _LEFT_OUT))
         )
 
+    @property
+    def _follows_all_mail(self) -> bool:
+        """Whether the folder with everything is followed in place of the others: at Google, archived mail is in no other."""
+        config = self._config
+        return config.mail_provider == "google" and config.folders == ["*"] and not config.exclude
+
     def _is_followed(self, folder: str) -> bool:
-        name = folder.casefold()
-        return any(fnmatch.fnmatchcase(name, glob.casefold()) for glob in self._config.folders) and not any(
-            fnmatch.fnmatchcase(name, glob.casefold()) for glob in self._config.exclude
-        )
+        return _is_match(folder, self._config.folders) and not _is_match(folder, self._config.exclude)
 
     async def _call_in_folder(self, folder: str, action: Callable[[MailConnection], Result]) -> Result:
         """Run `action`; SourceGone when the folder does not exist."""
@@ -296,6 +323,12 @@ class ImapConnector(Connector):
             ),
             mark=_READ_ONCE,
         )
+
+
+def _is_match(folder: str, globs: Sequence[str]) -> bool:
+    """Whether a folder is one of these, or matches a glob: "[Gmail]/Sent Mail" is a name that looks like a glob."""
+    name = folder.casefold()
+    return any(glob.casefold() == name or fnmatch.fnmatchcase(name, glob.casefold()) for glob in globs)
 
 
 def _open_folder(client: MailConnection, folder: str) -> int:

@@ -28,6 +28,10 @@ ssl_cert = <{certificate}
 ssl_key = <{key}
 mail_location = maildir:{folder}/mail/%u
 first_valid_uid = 1
+mail_plugins = acl
+plugin {{
+  acl = vfile
+}}
 passdb {{
   driver = static
   mechanisms = plain
@@ -44,6 +48,9 @@ namespace inbox {{
   mailbox Trash {{
     auto = create
     special_use = \\Trash
+  }}
+  mailbox "[Gmail]/All Mail" {{
+    special_use = \\All
   }}
 }}
 service anvil {{
@@ -96,6 +103,10 @@ class Dovecot:
         subprocess.run(
             ["doveadm", "-c", str(self.folder / "dovecot.conf"), "kick", "*"], check=True, capture_output=True
         )
+
+    def close_folder(self, name: str) -> None:
+        """Have the server name a folder that it refuses to open."""
+        (self.folder / "mail" / USER / f".{name}" / "dovecot-acl").write_text("owner l\n")
 
     @contextmanager
     def client(self) -> Generator[Any]:
