@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from gristmill import app
 from gristmill.connectors import microsoft_drives
 from gristmill.connectors.microsoft_readers import GrantedReaders
 from gristmill.connectors.port import Audience
@@ -13,6 +14,7 @@ from gristmill.connectors.transport import CredentialsRejected, RateLimited
 from gristmill.errors import SourceGone
 from tests.connectors.fakes.drives import FakeGraph
 from tests.connectors.fakes.tool import SECRET, FakeCall, serve_fake
+from tests.connectors.harness import ConnectorHarness
 from tests.sources.site import SiteRequest, SiteResponse
 
 GRANTS: list[dict[str, Any]] = [
@@ -87,6 +89,27 @@ async def test_an_application_signs_in_and_reads_what_it_may() -> None:
             problems = " ".join(await connector.find_problems())
         assert "sites/gone does not exist" in problems
         assert "library Wiki does not exist" in problems
+
+
+async def test_files_of_a_site_that_is_locked_stay(mill: app.Gristmill) -> None:
+    """It counted as a site that does not exist, and all of its files were removed."""
+    with serve_fake(FakeGraph()) as tool:
+        harness = await ConnectorHarness.create(mill, tool)
+        await harness.sync()
+
+        def lock(times: int) -> None:
+            blocked = {"error": {"code": "notAllowed", "message": "Access to this site has been blocked."}}
+            tool.add_rule(
+                lambda call: "/sites/" in call.path, lambda: tool.respond(blocked, 423), times=times
+            )
+
+        for options in ({}, {"force": True}):
+            lock(1)
+            run = await harness.sync(**options, allow_deletions=True)
+            assert (run.status, run.documents_pruned) == ("completed_with_errors", 0)
+            assert "sites/hr can't be read at present" in await harness.log_text(run)
+        assert (await harness.sync()).status == "success"
+        await harness.assert_matches_tool()
 
 
 def test_levels_of_sharepoint_that_read_nothing_admit_no_one() -> None:

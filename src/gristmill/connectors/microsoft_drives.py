@@ -45,7 +45,7 @@ from gristmill.connectors.shared_files import (
     SharedFilePage,
 )
 from gristmill.connectors.sign_in import MICROSOFT_AUTHORITY, microsoft_flow
-from gristmill.connectors.transport import rate_limited
+from gristmill.connectors.transport import FORBIDDEN, rate_limited
 from gristmill.errors import SourceGone, Transient, Unreadable
 
 DEFAULT_URL = "https://graph.microsoft.com/v1.0"
@@ -145,6 +145,7 @@ class MicrosoftDrivesConnector(SharedFileConnector):
             for kind, name in self._missing
             for problem in scope_problems(kind, [name], is_empty=False, settings="")
         ]
+        problems += self.unknown_drives
         is_empty = not drives and not problems
         return problems + scope_problems("drive", [], is_empty=is_empty, settings="sites or users")
 
@@ -160,8 +161,8 @@ class MicrosoftDrivesConnector(SharedFileConnector):
                     names.add(str(drive.get("name")))
                     if not self._config.libraries or str(drive.get("name")) in self._config.libraries:
                         drives[str(drive["id"])] = f"{address} {drive.get('name')}"
-            except (SourceGone, Unreadable):
-                self._missing.append(("site", address))
+            except (SourceGone, Unreadable) as error:
+                self._note_missing("site", address, error)
         for user in self._config.users:
             try:
                 drive = as_dict(
@@ -170,11 +171,20 @@ class MicrosoftDrivesConnector(SharedFileConnector):
                     ).data
                 )
                 drives[str(drive["id"])] = user
-            except (SourceGone, Unreadable):
-                self._missing.append(("OneDrive of", user))
+            except (SourceGone, Unreadable) as error:
+                self._note_missing("OneDrive of", user, error)
         self._missing += [("library", name) for name in self._config.libraries if name not in names]
         self._drives = drives
         return drives
+
+    def _note_missing(self, kind: str, name: str, error: SourceGone | Unreadable) -> None:
+        """A site can be locked, or archived: it is there, and can't be asked for its drives."""
+        if isinstance(error, SourceGone) or error.code == FORBIDDEN:
+            self._missing.append((kind, name))
+        else:
+            self.unknown_drives.append(
+                f"The {kind} {name} can't be read at present. What was read of it stays. ({error.message})"
+            )
 
     async def drive_readers_digest(self, drive: str) -> str:
         """Whom the permissions of a drive's root name."""

@@ -116,6 +116,7 @@ class SharedFileConnector(Connector):
         super().__init__()
         self._tool, self._rules, self._max_bytes = tool, rules, max_bytes
         self._audiences: dict[str, Audience] = {}  # of files that were listed or found
+        self.unknown_drives: list[str] = []  # why it is not known of some drives whether they are followed
 
     @abstractmethod
     async def find_drives(self) -> Mapping[str, str]:
@@ -153,11 +154,19 @@ class SharedFileConnector(Connector):
             )
             async for batch in errors_as_problems(stream, batches):
                 yield batch
+        for stream in checkpoints:
+            if self.unknown_drives and stream.scope.removeprefix("drive:") not in await self.find_drives():
+                yield Batch(
+                    stream,
+                    note=f"{stream.scope} is left as it is: it may be one that can't be read at present.",
+                )
 
     async def fetch(self, ref: DocumentRef) -> Document:
         """One file as it is now."""
         drive, file_id = str(ref.locator["drive"]), str(ref.locator["id"])
         if drive not in await self.find_drives():
+            if self.unknown_drives:
+                raise Unreadable(self.unknown_drives[0], code="connector_refused")
             raise SourceGone(f"{ref.source_id} is in a drive that is not followed.")
         file = await self.find_file(drive, file_id)
         if not self._is_followed(file):
