@@ -140,7 +140,13 @@ class WebDavConnector(FileConnector):
         if tree.tag != "{DAV:}multistatus":
             raise ValueError(tree.tag)
         for response in tree.iterfind("d:response", _NAMES):
-            address = unquote(urlsplit(response.findtext("d:href", "", _NAMES)).path)
+            address = unquote(urlsplit(response.findtext("d:href", "", _NAMES).strip()).path)
+            if not f"{address}/".startswith(f"{self._root}/"):
+                raise Unreadable(
+                    f"The server names its files below {address}, not below {self._root}. A proxy may have changed the path: set "
+                    "baseUrl to the address of the server itself.",
+                    code="connector_refused",
+                )
             path = address.removeprefix(self._root).strip("/")
 
             def text(name: str, element: Element = response) -> str | None:

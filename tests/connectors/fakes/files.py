@@ -136,7 +136,7 @@ class FakeWebDav(FakeFiles):
 
     def __init__(self) -> None:
         super().__init__()
-        self.route("PROPFIND", "/dav/(?P<path>.*)", self._propfind)
+        self.route("PROPFIND", "/dav/(?P<path>.*)", self.show_folder)
         self.route("GET", "/dav/(?P<path>.*)", self._get)
 
     def config(self) -> dict[str, Any]:
@@ -152,7 +152,8 @@ class FakeWebDav(FakeFiles):
             request = type(request)(request.method, request.path, request.headers, b"")
         return super().answer(request)
 
-    def _propfind(self, call: FakeCall, path: str) -> SiteResponse:
+    def show_folder(self, call: FakeCall, path: str) -> SiteResponse:
+        """A folder or a file, with what is directly in it if that is asked for."""
         assert call.headers["depth"] in ("0", "1")
         folders = {"", *(path.rpartition("/")[0] for path in self.files)}
         folders |= {folder.rpartition("/")[0] for folder in folders}
