@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gristmill.catalog.access import EVERYBODY
+from gristmill.connectors.files import FileFilter
 from gristmill.connectors.port import ConnectorKind, ConnectorLimits
 from gristmill.connectors.registry import KINDS, ConnectorRegistry
 from gristmill.errors import Invalid
@@ -132,3 +133,23 @@ def test_object_stores_have_no_permissions() -> None:
         False,
         True,
     ]
+
+
+@pytest.mark.parametrize(
+    ("glob", "followed", "left_out"),
+    [
+        ("*.md", ["a.md", "x/B.MD"], ["a.txt"]),
+        ("docs/*.md", ["docs/a.md"], ["a.md", "x/docs/a.md"]),
+        ("docs/**/*.md", ["docs/a.md", "docs/x/y/a.md"], ["a.md", "docsx/a.md", "x/docs/a.md"]),
+        ("**/*.md", ["a.md", "x/y/a.md"], ["a.txt"]),
+        ("**/drafts/**", ["drafts/a.md", "x/drafts/y/a.md"], ["xdrafts/a.md", "a.md"]),
+        ("docs/**/v1/**/*.md", ["docs/v1/a.md", "docs/x/v1/y/a.md"], ["docs/x/a.md"]),
+    ],
+)
+def test_globs_choose_files_by_name_or_by_path(glob: str, followed: list[str], left_out: list[str]) -> None:
+    """`**/` stood for at least one folder: files directly in a folder were left out, or not excluded."""
+    rules = FileFilter(files=[glob])
+    paths = [*followed, *left_out]
+    assert [path for path in paths if rules.is_followed(path)] == followed
+    excluding = FileFilter(files=["*"], exclude=[glob])
+    assert [path for path in paths if excluding.is_followed(path)] == left_out

@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -201,5 +202,19 @@ def _mark(file: RemoteFile) -> str:
 
 
 def _is_match(path: str, globs: Sequence[str]) -> bool:
-    lower, name = path.lower(), PurePosixPath(path).name.lower()
-    return any(fnmatch.fnmatchcase(lower if "/" in glob else name, glob.lower()) for glob in globs)
+    whole, name = f"/{path.lower()}", PurePosixPath(path).name.lower()
+    return any(
+        any(fnmatch.fnmatchcase(whole, each) for each in _alternatives(f"/{glob.lower()}"))
+        if "/" in glob
+        else fnmatch.fnmatchcase(name, glob.lower())
+        for glob in globs
+    )
+
+
+@cache
+def _alternatives(glob: str) -> tuple[str, ...]:
+    """What a glob of paths stands for: `**/` is any number of folders, also none. A `*` matches slashes, too."""
+    head, found, rest = glob.partition("/**/")
+    if not found:
+        return (glob,)
+    return tuple(f"{head}{between}{each}" for each in _alternatives(f"/{rest}") for between in ("", "/*"))
