@@ -6,18 +6,17 @@ limit are left out, and the run's log says how many. Such tools have no permissi
 sees the files, or the people that the connector's own access list names.
 """
 
-import fnmatch
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
 from pathlib import PurePosixPath
 from typing import Any
 
 from pydantic import Field
 
 from gristmill.connectors.listing import by_mark
+from gristmill.connectors.listing.by_git_tree import is_match
 from gristmill.connectors.listing.by_mark import MarkedPage
 from gristmill.connectors.port import (
     AccessUpdate,
@@ -60,7 +59,8 @@ class FileFilter(ConnectorForm):
 
     def is_followed(self, path: str) -> bool:
         """Whether a file is followed: by its name, or by its path where the glob has a slash."""
-        return _is_match(path, self.files) and not _is_match(path, self.exclude)
+        path = path.lower()
+        return is_match(path, _lower(self.files)) and not is_match(path, _lower(self.exclude))
 
 
 @dataclass(frozen=True)
@@ -201,20 +201,5 @@ def _mark(file: RemoteFile) -> str:
     return file.mark if file.id is None else f"{file.mark} {file.path}"
 
 
-def _is_match(path: str, globs: Sequence[str]) -> bool:
-    whole, name = f"/{path.lower()}", PurePosixPath(path).name.lower()
-    return any(
-        any(fnmatch.fnmatchcase(whole, each) for each in _alternatives(f"/{glob.lower()}"))
-        if "/" in glob
-        else fnmatch.fnmatchcase(name, glob.lower())
-        for glob in globs
-    )
-
-
-@cache
-def _alternatives(glob: str) -> tuple[str, ...]:
-    """What a glob of paths stands for: `**/` is any number of folders, also none. A `*` matches slashes, too."""
-    head, found, rest = glob.partition("/**/")
-    if not found:
-        return (glob,)
-    return tuple(f"{head}{between}{each}" for each in _alternatives(f"/{rest}") for between in ("", "/*"))
+def _lower(globs: Sequence[str]) -> list[str]:
+    return [glob.lower() for glob in globs]

@@ -10,6 +10,7 @@ file that the tool does not return, though the tree names it, is a failure, and 
 
 import fnmatch
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import cache
 from pathlib import PurePosixPath
 from typing import Protocol
 
@@ -56,8 +57,22 @@ class GitFiles(Protocol):
 
 def is_match(path: str, globs: Sequence[str]) -> bool:
     """Whether a path matches one of the globs: by its name, or as a whole where the glob has a slash."""
-    name = PurePosixPath(path).name
-    return any(fnmatch.fnmatchcase(path if "/" in glob else name, glob) for glob in globs)
+    whole, name = f"/{path}", PurePosixPath(path).name
+    return any(
+        any(fnmatch.fnmatchcase(whole, each) for each in _alternatives(f"/{glob}"))
+        if "/" in glob
+        else fnmatch.fnmatchcase(name, glob)
+        for glob in globs
+    )
+
+
+@cache
+def _alternatives(glob: str) -> tuple[str, ...]:
+    """What a glob of paths stands for: `**/` is any number of folders, also none. A `*` matches slashes, too."""
+    head, found, rest = glob.partition("/**/")
+    if not found:
+        return (glob,)
+    return tuple(f"{head}{between}{each}" for each in _alternatives(f"/{rest}") for between in ("", "/*"))
 
 
 async def read(
