@@ -55,6 +55,7 @@ async def http(site: Site) -> AsyncGenerator[Transport]:
         (429, {"X-RateLimit-Reset": "2026-03-01T12:01:00Z", "Date": DATE}, b"", 61),
         (429, {"RateLimit-Reset": "45"}, b"", 46),
         (403, {}, b'{"message": "You have exceeded a secondary rate limit"}', 60),
+        (403, {}, b'{"error": {"errors": [{"reason": "dailyLimitExceeded"}]}}', 60),
         (429, {}, b"", 60),
         (403, {"x-ratelimit-remaining": "12"}, b"no", None),
         (404, {"Retry-After": "30"}, b"", None),

@@ -314,7 +314,8 @@ def rate_limit_wait(response: httpx.Response, body: bytes = b"") -> timedelta | 
         return reset + _MARGIN
     # GitHub's and Google's ways to say so with status 403.
     secondary = any(
-        sign in body.lower() for sign in (b"secondary rate limit", b"abuse detection", b"ratelimitexceeded")
+        sign in body.lower()
+        for sign in (b"secondary rate limit", b"abuse detection", b"ratelimitexceeded", b"dailylimitexceeded")
     )
     return _DEFAULT_WAIT if status == 429 or exhausted or secondary else None
 
