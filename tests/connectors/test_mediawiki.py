@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from gristmill.connectors import mediawiki
-from gristmill.connectors.testing import open_kind, read_all
+from gristmill.connectors.port import DocumentRef, Stream
+from gristmill.connectors.testing import open_kind, open_temporarily, read_all
 from gristmill.errors import Unreadable
 from tests.connectors.fakes.pages import FakeMediaWiki
 from tests.connectors.fakes.tool import FakeCall, fake_tool_fixture
@@ -67,3 +68,15 @@ async def test_a_page_that_is_closed_is_no_refusal_of_the_credentials(tool: Fake
         await connector.fetch(batch.present[0].ref)
     await connector.fetch(batch.present[1].ref)
     await connector.close()
+
+
+async def test_a_page_of_a_file_that_is_lost_or_hidden_is_read_without_it(tool: FakeClosedWiki) -> None:
+    """The wiki names neither its hash nor its address: the page was an error of every run."""
+    number = next(iter(tool.texts))
+    shown = {"pageid": number, "ns": 0, "title": "File:Mill.pdf", "imageinfo": [{"filemissing": True}]}
+    answer = {"query": {"pages": [shown]}}
+    tool.lifetime = 1000
+    tool.add_rule(lambda call: "pageids" in call.params, lambda: tool.respond(answer))
+    async with open_temporarily(mediawiki.KIND, tool.config(), tool.credentials()) as connector:
+        ref = DocumentRef(f"page:{number}", Stream("namespace:0", "page"), {"page": str(number)})
+        assert (await connector.fetch(ref)).attachments == ()

@@ -272,6 +272,7 @@ def _file_of(page: dict[str, Any]) -> tuple[Attachment, ...]:
             info["sha1"], page["title"].partition(":")[2], info["size"], info["mime"], {"url": info["url"]}
         )
         for info in page.get("imageinfo", [])[:1]
+        if "sha1" in info and "url" in info  # not of a file that was hidden, or that the wiki has lost
     )
 
 
