@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 import pytest
 
 from gristmill.connectors import object_store
-from gristmill.connectors.port import Checkpoints, Connector
+from gristmill.connectors.port import Attachment, Checkpoints, Connector
 from gristmill.connectors.streams import closable
 from gristmill.connectors.testing import open_kind, open_temporarily, read_all
 from gristmill.connectors.transport import CredentialsRejected
@@ -93,6 +93,30 @@ class FakeOneLake(FakeAzure):
 
     def is_after_start(self, key: str, start: str) -> bool:
         return not start
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "is_listing", "message"),
+    [
+        (301, "PermanentRedirect", True, "another region"),
+        (400, "AuthorizationHeaderMalformed", True, r"region to that of the bucket \(eu-central-1\)"),
+        (404, "NoSuchBucket", True, "There is no bucket"),
+        (403, "InvalidObjectState", False, "is archived. Restore it"),
+        (403, "AccessDenied", False, "credentials can't read"),
+    ],
+)
+async def test_a_store_that_refuses_says_what_to_do(
+    status: int, code: str, is_listing: bool, message: str
+) -> None:
+    """Another region was "status 301" or "status 400", and an archived object a lack of permissions."""
+    body = f"<Error><Code>{code}</Code><Region>eu-central-1</Region></Error>".encode()
+    with serve_fake(FakeS3()) as tool:
+        tool.add_rule(lambda _: True, lambda: SiteResponse(status, body), times=9)
+        async with open_temporarily(object_store.S3, tool.config(), tool.credentials()) as connector:
+            file = Attachment("1", "a.md", locator={"path": "a.md"})
+            with pytest.raises(Unreadable, match=message):
+                await (connector.check() if is_listing else anext(connector.download(file)))
+        tool.rules.clear()
 
 
 HALF_A_KEY = json.dumps({"private_key": "half", "private_key_id": "1", "client_email": "robot@p.example"})

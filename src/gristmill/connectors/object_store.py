@@ -49,6 +49,14 @@ _CHUNK = 1 << 20
 _WAIT = timedelta(minutes=1)
 _RETRIES: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
 _STATUS = re.compile(r"status code: (\d{3})")
+# How S3 and Azure say, in the bodies of errors, what their statuses don't.
+_OTHER_REGION = (
+    "incorrectly configured region",
+    "<Code>AuthorizationHeaderMalformed<",
+    "<Code>PermanentRedirect<",
+)
+_ARCHIVED = ("<Code>InvalidObjectState<", "<Code>BlobArchived<")
+_REGION = re.compile(r"<Region>([a-z0-9-]{1,40})</Region>")
 _INVALID_NAME = re.compile(r'[Pp]ath "((?:[^"\\]|\\.){1,300})"')
 _BUCKET = r"^[A-Za-z0-9][A-Za-z0-9._-]{1,254}$"
 
@@ -240,7 +248,20 @@ class ObjectStoreConnector(FileConnector):
             ) from None
         except (OSError, BaseError) as error:
             # Without the error's text: it may repeat the request.
-            raise self._error_of(_status(error), is_listing=is_listing) from None
+            known = self._known_error(str(error))
+            raise known or self._error_of(_status(error), is_listing=is_listing) from None
+
+    def _known_error(self, text: str) -> Permanent | None:
+        """What a status does not say: another region, and objects that have to be restored before they can be read."""
+        if any(sign in text for sign in _OTHER_REGION):
+            region = _REGION.search(text)
+            name = f" ({region[1]})" if region else ""
+            message = f"{self._name} is in another region. Set region to that of the bucket{name}."
+            return Unreadable(message, code="connector_scope_missing")
+        if any(sign in text for sign in _ARCHIVED):
+            message = f"An object of {self._name} is archived. Restore it, or leave it out by exclude."
+            return Unreadable(message, code="connector_refused")
+        return None
 
     def _error_of(self, status: int | None, *, is_listing: bool) -> Permanent | Transient:
         match status:
@@ -277,10 +298,7 @@ def _quote_etag(etag: str | None) -> str | None:
 
 
 def _status(error: Exception) -> int | None:
-    text = str(error)
-    if "incorrectly configured region" in text:
-        return 301
-    match = _STATUS.search(text)
+    match = _STATUS.search(str(error))
     return None if match is None else int(match[1])
 
 
