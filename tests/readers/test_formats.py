@@ -120,6 +120,14 @@ async def test_a_mail_yields_headers_text_and_attachments(read_sample: ReadSampl
     assert "The forwarded text" in (await read_sample(forwarded, "inner.eml")).text
 
 
+async def test_a_mail_with_a_broken_header_is_read(read_sample: ReadSample) -> None:
+    """An encoded word that is no base64 kept the whole mail from being read."""
+    reading = await read_sample(b"Subject: =?utf-8?B?a?=\r\nFrom: M\xfcller <a@b>\r\n\r\nrye", "a.eml")
+    assert "**Subject:** =?utf-8?B?a?=" in reading.text
+    assert "**From:** Müller <a@b>" in reading.text
+    assert "rye" in reading.text
+
+
 async def test_a_mail_of_html_alone_yields_its_text(read_sample: ReadSample) -> None:
     message = EmailMessage()
     message["Subject"], message["From"], message["Message-ID"] = "S", "a@example.com", "<1@x>"

@@ -14,7 +14,6 @@ no address, only admins do.
 """
 
 import email
-import email.policy
 import fnmatch
 import hashlib
 import json
@@ -46,6 +45,7 @@ from gristmill.connectors.port import (
 )
 from gristmill.connectors.streams import errors_as_problems
 from gristmill.errors import SourceGone, Unreadable
+from gristmill.readers.mail_headers import header_text
 
 CHECKPOINT_VERSION = 1
 MAIL = "mail"
@@ -303,13 +303,9 @@ class ImapConnector(Connector):
         return DocumentRef(_source_id(folder, validity, uid, _header(row)), self._stream, locator)
 
     def _document(self, ref: DocumentRef, row: Mapping[bytes, Any]) -> Document:
-        head = email.message_from_bytes(_header(row), policy=email.policy.default)
-        title = _text_of(head, "subject") or "(no subject)"
-        metadata = {
-            name: value
-            for name in ("from", "to", "cc", "date")
-            if (value := _text_of(head, name)) is not None
-        }
+        head = email.message_from_bytes(_header(row))
+        title = header_text(head, "subject") or "(no subject)"
+        metadata = {name: text for name in ("from", "to", "cc", "date") if (text := header_text(head, name))}
         received = cast("datetime | None", row.get(b"INTERNALDATE"))
         return Document(
             ref,
@@ -342,19 +338,10 @@ def _header(row: Mapping[bytes, Any]) -> bytes:
 
 
 def _source_id(folder: str, validity: int, uid: int, header: bytes) -> str:
-    message_id = _text_of(email.message_from_bytes(header, policy=email.policy.compat32), "message-id")
-    if message_id:
+    value = email.message_from_bytes(header)["message-id"]
+    if value is not None and (message_id := " ".join(str(value).split())):
         return f"mail:{hashlib.sha256(message_id.encode(errors='replace')).hexdigest()[:32]}"
     return f"mail:{validity}:{uid}:{folder}"
-
-
-def _text_of(message: Any, name: str) -> str | None:
-    """A header field as one line; None if there is none, or it can't be decoded."""
-    try:
-        value = message[name]
-    except (ValueError, IndexError, AttributeError, TypeError):  # the library's faults with malformed fields
-        return None
-    return " ".join(str(value).split()) or None if value is not None else None
 
 
 def _days_ago(days: int) -> date:

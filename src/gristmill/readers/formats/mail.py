@@ -7,7 +7,6 @@ itself.
 """
 
 import email
-import email.header
 import email.policy
 import email.utils
 import mimetypes
@@ -19,6 +18,7 @@ from typing import Any, cast
 from gristmill.readers import text_encoding
 from gristmill.readers.document_metadata import DocumentMetadata, split_keywords
 from gristmill.readers.formats import markup, media
+from gristmill.readers.mail_headers import decode_header, header_text
 from gristmill.readers.sink import DocumentRefused, Sink
 
 _SHOWN_HEADERS = ("Subject", "From", "To", "Cc", "Date")
@@ -58,11 +58,13 @@ class Mailbox:
         """Hand over a message that is in `folder`; past the limit, read it into the content."""
         self.count += 1
         sink, number, message = self._sink, self.count, _parse(data)
-        subject = _header(message, "Subject") or f"Message {number}"
+        subject = header_text(message, "Subject") or f"Message {number}"
         if not _has_content(message):
             sink.add_text(f"- {subject}" + (f" ({folder})" if folder else "") + "\n", number)
         elif number <= _MAX_MAILS and sink.task.depth > 0:
-            facts = " · ".join(filter(None, (folder, _header(message, "From"), _header(message, "Date"))))
+            facts = " · ".join(
+                filter(None, (folder, header_text(message, "From"), header_text(message, "Date")))
+            )
             sink.add_text(f"- {subject}" + (f" ({facts})" if facts else "") + "\n", number)
             name = f"{number:05} {subject.replace('/', '-')[:100]}.eml"
             sink.add_attachment(f"{folder}/{name}" if folder else name, data, "message/rfc822")
@@ -78,14 +80,14 @@ class Mailbox:
 
 
 def _metadata(message: Message) -> DocumentMetadata:
-    recipients = email.utils.getaddresses([_header(message, name) for name in ("To", "Cc")])
+    recipients = email.utils.getaddresses([header_text(message, name) for name in ("To", "Cc")])
     return DocumentMetadata(
-        title=_header(message, "Subject"),
-        authors=[_person(*pair) for pair in email.utils.getaddresses([_header(message, "From")])],
+        title=header_text(message, "Subject"),
+        authors=[_person(*pair) for pair in email.utils.getaddresses([header_text(message, "From")])],
         recipients=[_person(*pair) for pair in recipients],
-        created=_header(message, "Date"),
-        language=_header(message, "Content-Language"),
-        keywords=split_keywords(_header(message, "Keywords")),
+        created=header_text(message, "Date"),
+        language=header_text(message, "Content-Language"),
+        keywords=split_keywords(header_text(message, "Keywords")),
     )
 
 
@@ -118,7 +120,7 @@ def _messages(sink: Sink) -> Iterator[bytes]:
 
 
 def _add_message(sink: Sink, message: Message, page: int) -> None:
-    lines = [f"**{name}:** {text}" for name in _SHOWN_HEADERS if (text := _header(message, name))]
+    lines = [f"**{name}:** {text}" for name in _SHOWN_HEADERS if (text := header_text(message, name))]
     if lines:
         sink.add_text("  \n".join(lines) + "\n\n", page)
     body = _body_text(sink, message)
@@ -163,11 +165,11 @@ def _add_attachment(sink: Sink, part: Message, number: int) -> None:
     if _is_text(part):
         return
     name = part.get_filename() or ""
-    name = _decode_header(name)
+    name = decode_header(name)
     if part.get_content_type() == "message/rfc822":
         inner: list[Message] = cast("Any", part.get_payload()) if part.is_multipart() else []
         for message in inner[:1]:
-            subject = _header(message, "Subject") or f"message-{number}"
+            subject = header_text(message, "Subject") or f"message-{number}"
             sink.add_attachment(
                 name or subject.replace("/", "-") + ".eml", message.as_bytes(), "message/rfc822"
             )
@@ -200,33 +202,3 @@ def _part_text(part: Message) -> str:
         except (UnicodeDecodeError, LookupError):
             continue
     return data.decode(text_encoding.detect_encoding(data)[0], "replace")
-
-
-def _header(message: Message, name: str) -> str:
-    # As it was sent: the parser would replace bytes of other encodings than ASCII.
-    value = next((value for key, value in message.raw_items() if key.lower() == name.lower()), None)
-    return _decode_header(str(value)) if value is not None else ""
-
-
-def _decode_header(raw: str) -> str:
-    """The text of a header, with its encoded words decoded."""
-    try:
-        parts = email.header.decode_header(raw)
-        text = "".join(
-            part if isinstance(part, str) else _decode_word(part, charset or "utf-8")
-            for part, charset in parts
-        )
-    except (ValueError, LookupError):
-        text = raw
-    # Old programs sent raw bytes.
-    if any("\udc80" <= character <= "\udcff" for character in text):
-        data = text.encode("utf-8", "surrogateescape")
-        text = data.decode(text_encoding.detect_encoding(data)[0], "replace")
-    return " ".join(text.split())
-
-
-def _decode_word(part: bytes, charset: str) -> str:
-    try:
-        return part.decode(charset, "replace")
-    except LookupError:
-        return part.decode(text_encoding.detect_encoding(part)[0], "replace")
