@@ -248,10 +248,10 @@ class ObjectStoreConnector(FileConnector):
             ) from None
         except (OSError, BaseError) as error:
             # Without the error's text: it may repeat the request.
-            known = self._known_error(str(error))
+            known = self._error_in(str(error))
             raise known or self._error_of(_status(error), is_listing=is_listing) from None
 
-    def _known_error(self, text: str) -> Permanent | None:
+    def _error_in(self, text: str) -> Permanent | None:
         """What a status does not say: another region, and objects that have to be restored before they can be read."""
         if any(sign in text for sign in _OTHER_REGION):
             region = _REGION.search(text)

@@ -57,9 +57,9 @@ class GitFiles(Protocol):
 
 def is_match(path: str, globs: Sequence[str]) -> bool:
     """Whether a path matches one of the globs: by its name, or as a whole where the glob has a slash."""
-    whole, name = f"/{path}", PurePosixPath(path).name
+    full_path, name = f"/{path}", PurePosixPath(path).name
     return any(
-        any(fnmatch.fnmatchcase(whole, each) for each in _alternatives(f"/{glob}"))
+        any(fnmatch.fnmatchcase(full_path, each) for each in _alternatives(f"/{glob}"))
         if "/" in glob
         else fnmatch.fnmatchcase(name, glob)
         for glob in globs
@@ -68,9 +68,9 @@ def is_match(path: str, globs: Sequence[str]) -> bool:
 
 @cache
 def _alternatives(glob: str) -> tuple[str, ...]:
-    """What a glob of paths stands for: `**/` is any number of folders, also none. A `*` matches slashes, too."""
-    head, found, rest = glob.partition("/**/")
-    if not found:
+    """What a glob of paths means: `**/` is any number of folders, also none. A `*` matches slashes, too."""
+    head, separator, rest = glob.partition("/**/")
+    if not separator:
         return (glob,)
     return tuple(f"{head}{between}{each}" for each in _alternatives(f"/{rest}") for between in ("", "/*"))
 

@@ -136,14 +136,14 @@ class SlackConnector(Connector):
         for channel in self._archived.values():
             stream = Stream(channel.scope, CONVERSATION)
             if stream in checkpoints and stream not in finished:
-                yield Batch(stream, note=f"{_archived_reason(channel)} What was read of it stays.")
+                yield Batch(stream, note=f"{_archiving_note(channel)} What was read of it stays.")
 
     async def fetch(self, ref: DocumentRef) -> Document:
         """A thread or a day as it is now."""
         channel_id = str(ref.locator["channel"])
         channel = (await self._find_channels()).get(channel_id)
         if channel is None and channel_id in self._archived:
-            raise Unreadable(_archived_reason(self._archived[channel_id]), code="connector_refused")
+            raise Unreadable(_archiving_note(self._archived[channel_id]), code="connector_refused")
         if channel is None:
             raise SourceGone(f"{ref.source_id} is in a channel that is not followed.")
         if "thread" in ref.locator:
@@ -344,11 +344,11 @@ class SlackConnector(Connector):
 
 
 def _is_closed_by_archiving(channel: SlackChannel) -> bool:
-    """Whether the app lost the channel because it was archived. Of a private one that can't be told from a removal."""
+    """Whether the app lost the channel because it was archived. A private one looks as if the app had been removed."""
     return channel.is_archived and not channel.is_member and not channel.is_private
 
 
-def _archived_reason(channel: SlackChannel) -> str:
+def _archiving_note(channel: SlackChannel) -> str:
     return f"#{channel.name} is archived, which removes apps from it."
 
 
