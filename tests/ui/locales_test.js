@@ -18,7 +18,7 @@ const ADMIN = new RegExp(
     "|embedder-form|keys|workers|audit|storage|usage|people|sign-in|cron|form|secret)\\.js$",
 );
 /** Modules that load `zh-find.js`, or are only loaded by those. */
-const FIND = /^(answer|search-page|filters|saved|new-base|connect|snippets|try-it|criteria)\.js$/;
+const FIND = /^(answer|search-page|filters|saved|save-dialog|new-base|connect|snippets|try-it|criteria)\.js$/;
 /** Modules of the settings of a base, which load `zh-base-settings.js`. */
 const SETTINGS = /^(base-settings|embedder|retention|sharing|questions|chunk-preview)\.js$/;
 /** Modules of the reader, which loads `zh-reader.js`. */

@@ -17,7 +17,7 @@ import { countFilters, fromQuery, MAX_BASES, NO_FILTERS, toQuery, toRequest } fr
 import { resultsView } from "../search/results.js";
 import { runSearch } from "../search/run.js";
 import { filterPanel } from "./search/filters.js";
-import { openSaveDialog, savedSearches, watchSaved } from "./search/saved.js";
+import { savedSearches, watchSaved } from "./search/saved.js";
 
 /** @import { LiveRoute } from "../router.js" */
 /** @import { Criteria } from "../search/criteria.js" */
@@ -43,7 +43,7 @@ export function page(route) {
   });
   const saved = watchSaved();
   const isPanelOpen = signal(false);
-  const save = () => openSaveDialog(criteria.peek(), saved);
+  const save = async () => (await import("./search/save-dialog.js")).openSaveDialog(criteria.peek(), saved);
   const saveButton = () =>
     criteria.value.text.trim() ? button(t("Save search"), save, { icon: "bookmark", small: true }) : null;
   if (!criteria.peek().text && matchMedia("(pointer: fine)").matches) focusField();

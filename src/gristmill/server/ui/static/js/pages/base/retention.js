@@ -24,7 +24,8 @@ export function retentionSection(base) {
     rule.value = await api.get(`/knowledge-bases/${base}/retention`);
     holds.value = (await api.get(`/knowledge-bases/${base}/legal-holds`, { limit: 500 })).items;
   };
-  load().catch(showError);
+  // Where the base was deleted meanwhile, the page says so.
+  load().catch((error) => error.status === 404 || showError(error));
   return html`
     <div class="settings">
       ${() => (rule.value ? ruleForm(base, rule.value, load) : null)}

@@ -1,14 +1,11 @@
 // @ts-check
-/** The caller's saved searches: a list of links, saving the current search, renaming, replacing and deleting one. */
+/** The saved searches of the caller: links, replacing and deleting one. `save-dialog.js` asks for their names. */
 
 import { api, fetchAll } from "../../api.js";
-import { button } from "../../components/button.js";
-import { dialog } from "../../components/dialog.js";
-import { textField } from "../../components/form.js";
 import { icon } from "../../components/icon.js";
 import { kebab } from "../../components/menu.js";
 import { showError, toast } from "../../components/toast.js";
-import { each, html, signal } from "../../core.js";
+import { each, html } from "../../core.js";
 import { t } from "../../i18n.js";
 import { resource } from "../../resource.js";
 import { fromRequest, toRequest, toUrl } from "../../search/criteria.js";
@@ -33,7 +30,11 @@ export function savedSearches(saved, criteria) {
         icon: "bookmark",
         onselect: () => replace(search.peek(), criteria, saved),
       },
-      { label: t("Rename"), icon: "note", onselect: () => openRenameDialog(search.peek(), saved) },
+      {
+        label: t("Rename"),
+        icon: "note",
+        onselect: async () => (await import("./save-dialog.js")).openRenameDialog(search.peek(), saved),
+      },
       { label: t("Delete"), icon: "trash", danger: true, onselect: () => remove(search.peek(), saved) },
     ];
     return html`
@@ -71,54 +72,4 @@ async function remove(search, saved) {
   const restore = () =>
     api.post("/saved-searches", { name: search.name, search: search.search }).then(() => saved.refresh(), showError);
   toast(t("Deleted {name}", { name: search.name }), { action: { label: t("Undo"), onclick: restore } });
-}
-
-/** @param {Criteria} criteria @param {SavedSearches} saved */
-export function openSaveDialog(criteria, saved) {
-  const body = (/** @type {string} */ name) => ({ name, search: toRequest(criteria) });
-  openNameDialog(
-    t("Save search"),
-    criteria.text.slice(0, 80),
-    saved,
-    (name) => api.post("/saved-searches", body(name)),
-  );
-}
-
-/** @param {SavedSearch} search @param {SavedSearches} saved */
-function openRenameDialog(search, saved) {
-  const rename = (/** @type {string} */ name) => api.patch(`/saved-searches/${search.id}`, { name });
-  openNameDialog(t("Rename"), search.name, saved, rename);
-}
-
-/**
- * @param {string} title @param {string} name @param {SavedSearches} saved
- * @param {(name: string) => Promise<unknown>} store
- */
-function openNameDialog(title, name, saved, store) {
-  const errorText = signal("");
-  dialog(title, (close) => {
-    const submit = async (/** @type {SubmitEvent} */ event) => {
-      event.preventDefault();
-      const form = /** @type {HTMLFormElement} */ (event.target);
-      try {
-        await store(String(new FormData(form).get("name")));
-        await saved.refresh();
-        close();
-        toast(t("Saved"));
-      } catch (error) {
-        errorText.value = /** @type {Error} */ (error).message;
-      }
-    };
-    const options = { label: t("Name"), name: "name", value: name, required: true, focus: true };
-    const hint = t("Only you see your saved searches. They are found on every device where you sign in.");
-    return html`
-      <form @submit=${submit}>
-        <div class="dialog-body">${textField({ ...options, hint, error: () => errorText.value })}</div>
-        <footer>
-          ${button(t("Cancel"), close, { kind: "quiet" })}
-          <button class="button primary">${t("Save")}</button>
-        </footer>
-      </form>
-    `;
-  });
 }
