@@ -229,6 +229,7 @@ async def test_a_swap_survives_kills_at_every_step_while_the_base_answers(
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 async def test_the_removal_of_a_set_survives_kills(
     searching: tuple[ManualWorker, Base, Searches], killed: KilledWorker
 ) -> None:

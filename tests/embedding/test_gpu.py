@@ -91,7 +91,11 @@ async def test_workers_share_one_process_and_get_the_vectors_of_their_own_texts(
     np.testing.assert_allclose(vectors[0], expected, atol=1e-3)
     np.testing.assert_allclose(vectors[1][::-1], expected, atol=1e-3)
     np.testing.assert_allclose(vectors[2], await multilingual.embed_documents(TEXTS), atol=1e-3)
-    assert len(processes(first)) == 1
+
+    async def is_alone() -> bool:
+        return len(processes(first)) == 1  # one that came second ends by itself
+
+    await wait_until(is_alone)
 
 
 async def test_a_killed_process_is_started_again_and_no_call_fails(

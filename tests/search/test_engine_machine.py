@@ -325,6 +325,7 @@ def run_steps(machine: EngineMachine, steps: Sequence[Step]) -> None:
         machine.teardown()
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("by_labels")
 @pytest.mark.parametrize("fault", [*PLANTED])
 def test_the_machine_catches_code_that(

@@ -136,7 +136,8 @@ class SlackConnector(Connector):
         for channel in self._archived.values():
             stream = Stream(channel.scope, CONVERSATION)
             if stream in checkpoints and stream not in finished:
-                yield Batch(stream, note=f"{_archiving_note(channel)} What was read of it stays.")
+                note = f"#{channel.name} is archived, which removes apps from it. What was read of it stays."
+                yield Batch(stream, note=note)
 
     async def fetch(self, ref: DocumentRef) -> Document:
         """A thread or a day as it is now."""

@@ -10,6 +10,14 @@ export const sentences = [
     "没有可同步的内容：这些凭据看不到任何 {kind}。请设置 {settings}。",
   ],
   ["Nothing is followed: there is no file here that matches `files`.", "没有可同步的内容：没有与 files 相符的文件。"],
+  [
+    "#{channel} is archived, which removes apps from it. What was read of it stays.",
+    "#{channel} 已归档，应用因此被移出该频道。已读取的内容会保留。",
+  ],
+  [
+    "{place} is left as it is: it may be one that can't be read at present.",
+    "{place} 保持原样：它可能暂时无法读取。",
+  ],
   ["Started.", "已开始。"],
   ["The connector was changed; the run goes on with its new settings.", "连接器已更改，此次运行将按新设置继续。"],
   ["Cancelled.", "已取消。"],
