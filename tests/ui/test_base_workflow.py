@@ -254,21 +254,19 @@ def test_a_filtered_list_has_what_matches_now(
     """What was being processed leaves the list when it is done, and what loses a tag the list of that tag."""
     base = api.create_base("Filtered")
     with hold_embedding(ui_setup.embedder):
-        api.add_notes(base, f"Rye waits {HELD_MARKER}")
-        page.goto(f"{ui_url}/b/{base}?filter=processing")
-        row = page.get_by_role("row", name=re.compile("Rye waits"))
-        expect(row).to_contain_text("Embedding")
+        api.add_notes(base, f"Barley waits {HELD_MARKER}")
         with page.expect_response(re.compile(r"/tree\?.*status=")):
-            pass  # all that the page fetches when it is opened
+            page.goto(f"{ui_url}/b/{base}?filter=processing")
+        row = page.get_by_role("row", name=re.compile("Barley waits"))
+        expect(row).to_contain_text("Embedding")
     expect(row).to_have_count(0)
     expect(page.get_by_text("No item matches this filter.")).to_be_visible()
     items = [{"type": "note", "content": "Oats", "metadata": {"tags": ["wet"]}}]
     api.http.post(f"/api/knowledge-bases/{base}/items", json={"items": items})
-    page.goto(f"{ui_url}/b/{base}?tag=wet")
+    with page.expect_response(re.compile(r"/tree\?.*tag=wet")):
+        page.goto(f"{ui_url}/b/{base}?tag=wet")
     row = page.get_by_role("row", name=re.compile("Oats"))
     expect(row).to_contain_text("Indexed")
-    with page.expect_response(re.compile(r"/tree\?.*tag=wet")):
-        pass
     page.get_by_role("treegrid").focus()
     page.keyboard.press("Home")
     page.keyboard.press("t")

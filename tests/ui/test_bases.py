@@ -414,6 +414,8 @@ def test_what_the_server_says_of_fields_and_items_is_chinese_too(
         dialog.get_by_role("button", name="添加", exact=True).click()
         expect(error).to_have_text("htp://oops: 不是有效的 http 或 https 地址。")
         page.keyboard.press("Escape")
+        expect(dialog).to_have_count(0)
+        expect(page.get_by_role("row", name=re.compile("127.0.0.1:9"))).to_be_visible()
         page.get_by_role("treegrid").press("Home")
         page.get_by_role("treegrid").press("F2")
         dialog.get_by_label("标题").fill("x" * 501)
@@ -421,10 +423,10 @@ def test_what_the_server_says_of_fields_and_items_is_chinese_too(
         expect(error).to_have_text("请求有误，请更正：title 最多 500 个字符。")
         page.keyboard.press("Escape")
         with hold_embedding(ui_setup.embedder):
-            api.add_notes(base, f"Rye waits {HELD_MARKER}")
-            row = page.get_by_role("row", name=re.compile("Rye waits"))
+            api.add_notes(base, f"Millet waits {HELD_MARKER}")
+            row = page.get_by_role("row", name=re.compile("Millet waits"))
             expect(row).to_contain_text("向量化")
             row.hover()
             row.get_by_role("button", name="重建索引").click()
-            expect(dialog.get_by_role("listitem")).to_have_text(re.compile(r"Rye waits[\s\S]*向量化\s*$"))
+            expect(dialog.get_by_role("listitem")).to_have_text(re.compile(r"Millet waits[\s\S]*向量化\s*$"))
         assert tabs.errors == []
